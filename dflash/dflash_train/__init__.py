@@ -1,0 +1,1 @@
+"""dflash-train: trains a DFlash drafter against a frozen target."""

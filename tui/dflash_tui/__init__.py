@@ -1,0 +1,1 @@
+"""The dashboard: draws the snapshots that dflash_watch publishes."""

@@ -1,0 +1,385 @@
+"""What arrives from the watched side: the records that are the engine's only input.
+
+The agent sends one JSON object a record, discriminated by `type`; a capture file is the same objects,
+one a line. Anything absent is None and stands in `gaps` with its reason: never zero, never healthy.
+Moments (`t`) are wall-clock seconds of the watched host; ages and durations are measured there.
+Unknown keys are ignored, so an older watcher reads a newer agent. See docs/frames.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dflash_watch.errors import CaptureError
+from dflash_watch.model import RunOptions
+
+PROTOCOL = 1
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of everything inside a frame."""
+
+
+class Gap(Part, kw_only=True):
+    """A source that could not be read, and why: a fact, not an absence."""
+
+    source: str
+    """`process`, `threads`, `log`, `gpu`, `events`, `beats`, `host`, `kernel`, `stacks`, `run`."""
+    reason: str
+    since_s: float | None = None
+    """For how long it has not answered."""
+
+
+class ProcessSample(Part, kw_only=True):
+    """One process of the run's tree, read from `/proc`."""
+
+    pid: int
+    ppid: int
+    start_ticks: int
+    age_s: float | None
+    """CLOCK_BOOTTIME minus start ticks; never from `/proc/uptime`."""
+    state: str
+    """One letter as in `/proc/PID/stat`: R S D T t Z X."""
+    comm: str
+    cmd: str
+    """Command line with secrets masked, at most 400 characters."""
+    is_python: bool = False
+    cpu_ticks: int | None = None
+    """User plus system, over all threads, dead ones included; compare two samples only."""
+    wchan: str | None = None
+    syscall: str | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    read_bytes: int | None = None
+    write_bytes: int | None = None
+    rchar: int | None = None
+    wchar: int | None = None
+    syscr: int | None = None
+    syscw: int | None = None
+    rss_bytes: int | None = None
+    num_threads: int | None = None
+    num_fds: int | None = None
+    tracer_pid: int = 0
+    exit_code: int | None = None
+    """Of a zombie, where readable."""
+
+
+class ThreadSample(msgspec.Struct, frozen=True, array_like=True):
+    """One thread; an array on the wire since there are many."""
+
+    tid: int
+    name: str
+    state: str
+    cpu_ticks: int
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    wchan: str | None = None
+    syscall: str | None = None
+    """Number, or `running`."""
+
+
+class LogSample(Part, kw_only=True):
+    """One log as the process really writes it."""
+
+    path: str
+    """Where descriptor points now; ` (deleted)` removed."""
+    via: str
+    """`fd 1`, `fd 7`, `pipe -> tee(4123)`, `tmux %3`, `option`."""
+    watched_path: str | None = None
+    """The path that was asked for or that the manifest names."""
+    path_state: str = "same"
+    """Is `watched_path` what the process writes: `same`, `moved`, `missing`, `other-file`, `deleted`."""
+    inode: int | None = None
+    size_bytes: int | None = None
+    mtime_age_s: float | None = None
+    pos_bytes: int | None = None
+    append: bool | None = None
+    deleted: bool = False
+    truncated: bool = False
+    """Shrunk, or starts with NULs: copied and truncated since the last frame."""
+    offset: int | None = None
+    """Of `text`."""
+    text: str = ""
+    """New bytes since the last frame, decoded with replacement; first frame: the last 64 KiB."""
+    skipped_bytes: int = 0
+    """Left out of `text` because more came than a frame carries."""
+    newlines: int = 0
+    carriage_returns: int = 0
+    unbuffered: bool | None = None
+    """PYTHONUNBUFFERED or -u at start; None when that cannot be read."""
+    is_tty: bool = False
+
+
+class BeatWorker(Part, kw_only=True):
+    """One worker slot of the beat page."""
+
+    name: str
+    role: str
+    device: str | None = None
+    tid: int | None = None
+    phase: str | None = None
+    step: int | None = None
+    items: int | None = None
+    queue_depth: int | None = None
+    queue_capacity: int | None = None
+    progress_age_s: float | None = None
+    """Since the last *progress*; None before the first."""
+    wait: str = "none"
+    """`none`, `queue-get`, `queue-put`, `peer`, `device`, `lock`, `io`."""
+    wait_age_s: float | None = None
+    waits_for: str | None = None
+    """Name of the worker it waits for: the peer, the owner of the lock."""
+    wait_object: str | None = None
+    """Name of the queue or lock."""
+    state: str = "running"
+    """`running`, `ended`, `failed`."""
+
+
+class Ticker(Part, kw_only=True):
+    """A thread that only proves that the interpreter switches threads."""
+
+    beats: int
+    age_s: float
+    late_s: float
+    """How late it was woken last: the contention figure."""
+    max_late_s: float
+
+
+class BeatPage(Part, kw_only=True):
+    """The beat page, read from shared memory."""
+
+    workers: tuple[BeatWorker, ...] = ()
+    ticker: Ticker | None = None
+    events_dropped: int = 0
+    write_errors: int = 0
+    last_error: str | None = None
+    foreign: bool = False
+    """Left over from another process: identity does not match the run."""
+
+
+class GpuProcess(Part, kw_only=True):
+    """A process that holds memory on a GPU."""
+
+    pid: int
+    memory_bytes: int | None = None
+    pid_space: str = "unknown"
+    """`container`, `host`, `unknown`: in which PID namespace `pid` counts."""
+
+
+class GpuSample(Part, kw_only=True):
+    """One GPU. A field that is None is named in `errors` with what the driver said."""
+
+    index: int
+    uuid: str | None = None
+    name: str | None = None
+    state: str = "ok"
+    """`ok`, `lost` (fell off the bus), `failed` (refused, unknown error)."""
+    errors: dict[str, str] = msgspec.field(default_factory=dict)
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    utilization_ratio: float | None = None
+    """Point sample: share of the last sixth to one second in which any kernel ran."""
+    utilization_history: tuple[float, ...] = ()
+    """Driver's own 5 Hz samples since the last read, ratios."""
+    power_watts: float | None = None
+    power_history_watts: tuple[float, ...] = ()
+    """Driver's own 50 Hz samples since the last read, thinned to at most ten."""
+    power_limit_watts: float | None = None
+    temperature_celsius: float | None = None
+    sm_clock_mhz: int | None = None
+    clock_reasons: int | None = None
+    sm_ratio: float | None = None
+    tensor_ratio: float | None = None
+    dram_ratio: float | None = None
+    energy_joules: float | None = None
+    ecc_uncorrected: int | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+
+
+class Disk(Part, kw_only=True):
+    """Free room where the run writes."""
+
+    path: str
+    what: str
+    """`run-dir`, `log`, `shm`, `tmp`."""
+    free_bytes: int
+    total_bytes: int
+    free_inodes: int | None = None
+
+
+class HostSample(Part, kw_only=True):
+    """The machine or container around the run."""
+
+    hostname: str | None = None
+    cpus: int | None = None
+    load1: float | None = None
+    cpu_busy_ratio: float | None = None
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    cgroup_memory_bytes: int | None = None
+    cgroup_memory_limit_bytes: int | None = None
+    oom_kills: int | None = None
+    throttled_s: float | None = None
+    disks: tuple[Disk, ...] = ()
+
+
+class RunSample(Part, kw_only=True):
+    """Which run is looked at, and how it was found."""
+
+    state: str
+    """`found`, `none` (nothing matches), `gone` (was there, its processes are not)."""
+    how: str
+    """`run-dir`, `pid`, `match`, `log`, `tmux`, `newest`."""
+    name: str | None = None
+    run_dir: str | None = None
+    root_pid: int | None = None
+    root_start_ticks: int | None = None
+    note: str | None = None
+    """What was looked for, what else matched; why `none`."""
+    manifest: dict[str, Any] | None = None
+    """run.json; whole in the first frame and after a change, else absent."""
+    gone_s: float | None = None
+    """Since when the root process is not there."""
+
+
+class AgentCost(Part, kw_only=True):
+    """What the agent itself costs, so that it can be held against it."""
+
+    cpu_ticks: int
+    pss_bytes: int | None = None
+    children: int = 0
+    frame_s: float = 0.0
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="hello"):
+    """First record from the inside: proves where the agent runs."""
+
+    protocol: int
+    agent_version: str
+    python: str
+    hostname: str
+    boot_id: str | None = None
+    pid_namespace: int | None = None
+    agent_pid: int
+    uid: int
+    ticks_per_s: int = 100
+    machine: str = "x86_64"
+    tools: dict[str, str | None] = msgspec.field(default_factory=dict)
+    """`py-spy` -> path, or None."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="frame"):
+    """Everything seen in one look."""
+
+    seq: int
+    """Counts up by one within one agent; a frame is never taken twice."""
+    t: float
+    """Wall clock of the watched host."""
+    boot_s: float
+    """CLOCK_BOOTTIME there: differences between frames are durations."""
+    run: RunSample
+    processes: tuple[ProcessSample, ...] | None = None
+    threads: dict[str, tuple[ThreadSample, ...]] | None = None
+    """pid (as text) -> its threads; absent in frames where they were not due."""
+    logs: tuple[LogSample, ...] | None = None
+    events: tuple[dict[str, Any], ...] | None = None
+    """New lines of events.jsonl, already parsed; the torn last line waits."""
+    beats: BeatPage | None = None
+    gpus: tuple[GpuSample, ...] | None = None
+    gpu_driver: str | None = None
+    host: HostSample | None = None
+    kernel: tuple[str, ...] | None = None
+    """New kernel lines that matter (oom-kill, Xid)."""
+    gaps: tuple[Gap, ...] = ()
+    cost: AgentCost | None = None
+
+
+class StackFrame(msgspec.Struct, frozen=True, array_like=True):
+    """One frame of one thread."""
+
+    name: str
+    file: str
+    line: int
+
+
+class ThreadStack(Part, kw_only=True):
+    """One thread of a stack sample, innermost frame first."""
+
+    tid: int | None
+    name: str | None = None
+    frames: tuple[StackFrame, ...] = ()
+    active: bool | None = None
+    """The tool's own opinion: a hint only."""
+    owns_gil: bool | None = None
+    state: str | None = None
+    """From `/proc`, at the sample."""
+    cpu_ticks: int | None = None
+    wchan: str | None = None
+    syscall: str | None = None
+
+
+class StackSample(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="stacks"):
+    """All threads of one process at one moment, or why not."""
+
+    t: float
+    pid: int
+    label: str
+    tool: str
+    """`py-spy`, `pystack`, `faulthandler`, `kernel` (state, wchan and syscall only)."""
+    mode: str = "non-blocking"
+    duration_s: float = 0.0
+    threads: tuple[ThreadStack, ...] = ()
+    raw: str = ""
+    """Text as the tool printed it, or rendered from its JSON."""
+    error: str | None = None
+    note: str | None = None
+    """Why this tool and not a better one."""
+
+
+class LinkChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="link"):
+    """The way to the run changed; written by the watcher's own side, on its clock."""
+
+    t: float
+    state: str
+    """`connecting`, `up`, `lost`, `closed`."""
+    step: str | None = None
+    reason: str | None = None
+    retry_in_s: float | None = None
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="tick"):
+    """Time passed and nothing came; the watcher's own clock."""
+
+    t: float
+
+
+class CaptureHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="capture"):
+    """First line of a recording."""
+
+    schema: int = 1
+    t: float = 0.0
+    options: RunOptions = RunOptions()
+    version: str = ""
+
+
+Record = Hello | Frame | StackSample | LinkChange | Tick
+_DECODER = msgspec.json.Decoder(Hello | Frame | StackSample | LinkChange | Tick | CaptureHeader)
+
+
+def parse_record(line: bytes | str) -> Record | CaptureHeader:
+    """One record from its JSON.
+
+    Raises:
+        CaptureError: the line is not a record; says where and why.
+    """
+    try:
+        return _DECODER.decode(line)
+    except msgspec.DecodeError as error:
+        raise CaptureError(f"not a record: {error}", hint="was the file cut?") from error
+
+
+def render_record(record: Record | CaptureHeader) -> bytes:
+    """The JSON of a record, without the line end."""
+    return msgspec.json.encode(record)

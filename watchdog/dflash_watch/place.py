@@ -1,0 +1,43 @@
+"""Where a run lives and which run it is: plain values from the command line."""
+
+from __future__ import annotations
+
+from dflash_watch.model import Record
+
+
+class Place(Record, kw_only=True):
+    """The way to the machine or container.
+
+    `entry` and `entry_arg` name a row of transport/entries.py: (`pct`, `200`), (`docker`, `train`).
+    """
+
+    host: str | None = None
+    """As typed, resolved through ssh_config; None is this machine."""
+    user: str | None = None
+    port: int | None = None
+    entry: str | None = None
+    entry_arg: str | None = None
+    exec_prefix: tuple[str, ...] = ()
+    """`--exec`: an argument list put before the agent's command, on `host` or here."""
+    connect_timeout_s: float = 10.0
+    ssh_config: str | None = None
+    """Another ssh_config file (as `ssh -F`)."""
+    accept_new_host_keys: bool = False
+
+    def label(self) -> str:
+        """As drawn in the header: `10.1.2.6 · ct 200`."""
+        short = {"pct": "ct"}.get(self.entry or "", self.entry)
+        parts = [self.host or "this machine", f"{short} {self.entry_arg}" if self.entry else None]
+        if self.exec_prefix:
+            parts.append("exec " + " ".join(self.exec_prefix))
+        return " · ".join(part for part in parts if part)
+
+
+class TargetChoice(Record, kw_only=True):
+    """Which run: at most one is set; none means the newest run found."""
+
+    run_dir: str | None = None
+    pid: int | None = None
+    match: str | None = None
+    log: str | None = None
+    tmux: str | None = None

@@ -1,0 +1,46 @@
+"""Quantities as people read them; the only place that rounds."""
+
+from __future__ import annotations
+
+
+def duration(seconds: float | None) -> str:
+    """`4.2 s`, `38 s`, `4 m 10 s`, `3 h 12 m`, `2 d 4 h`; a dash when not known."""
+    if seconds is None:
+        return "–"
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def count(value: float | None) -> str:
+    """Thousands apart by a thin blank: `41 200`; a dash when not known."""
+    return "–" if value is None else f"{round(value):,}".replace(",", " ")
+
+
+def gib(value: float | None) -> str:
+    """Bytes as `121.4` GiB; a dash when not known."""
+    return "–" if value is None else f"{value / 2**30:.1f}"
+
+
+def data_size(value: float | None) -> str:
+    """`812 B`, `3.1 KiB`, `4.0 MiB`, `1.2 GiB`; a dash when not known."""
+    if value is None:
+        return "–"
+    size = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError
+
+
+def percent(ratio: float | None) -> str:
+    """0..1 as `97 %`; a dash when not known."""
+    return "–" if ratio is None else f"{ratio * 100:.0f} %"
