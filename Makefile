@@ -1,0 +1,70 @@
+# make demo   a real training run, watched live          make test   everything CI runs
+# Both set themselves up in .venv and are safe to run twice.
+
+PYTHON ?= python3
+# On a machine with a GPU: make demo TORCH=torch. Elsewhere plain "torch" is a CUDA build of several GB; take the
+# CPU build: TORCH='torch==2.13.0 --index-url <the CPU index that pytorch.org shows under "Get started">'
+TORCH ?= torch==2.13.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := runs/demo-$(shell date +%H%M%S)
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint unit e2e bench fuzz install system-packages clean
+
+help:
+	@sed -n '1,2s/^# //p' Makefile
+	@echo "make lint   ruff, mypy, import contracts      make bench   the figures of docs/benchmarks.md"
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), need Python 3.11 or newer; call: make PYTHON=/path/to/python3.11" >&2; exit 64; }
+	@echo "== setting up $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# torch first and alone, so that no other package decides which build of it comes
+$(VENV)/torch: $(VENV)/python
+	@echo "== installing $(TORCH) (another build: see the head of the Makefile)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/torch pyproject.toml
+	@echo "== installing the toolkit with its test tools"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train,dev]'
+	@touch $@
+
+install: $(VENV)/installed
+
+demo: install
+	@mkdir -p $(RUN)
+	@echo "== training: dflash-train --preset tiny --run-dir $(RUN)   (CPU, about a minute; its output: $(RUN)/out.txt)"
+	@$(BIN)/dflash-train --preset tiny --run-dir $(RUN)/run > $(RUN)/out.txt 2>&1 & \
+	  trainer=$$!; trap 'kill $$trainer 2>/dev/null; wait $$trainer 2>/dev/null; true' INT TERM EXIT; \
+	  echo "== watching: dflash-watch --run-dir $(RUN)/run   (q leaves)"; \
+	  $(BIN)/dflash-watch --run-dir $(RUN)/run
+
+lint: install
+	@echo "== ruff, mypy"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/codespell README.md CHANGELOG.md docs playbooks
+
+unit: install
+	@echo "== tests without sshd and containers, two at a time"
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/e2e --ignore=tests/bench
+
+e2e: install
+	@echo "== tests on a real sshd, a real LXC container and real faults (skipped with a reason where they cannot run)"
+	@$(BIN)/python -m pytest -q tests/e2e
+
+test: lint unit e2e
+
+bench: install
+	@for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+# What the tests need from the system; Debian and Ubuntu, as root.
+system-packages:
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc procps tmux openssh-server openssh-client lxc lxcfs uidmap debootstrap >/dev/null
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
