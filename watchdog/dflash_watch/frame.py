@@ -1,7 +1,8 @@
 """What arrives from the watched side: the records that are the engine's only input.
 
-The agent sends one JSON object a record, discriminated by `type`; a capture file is the same objects,
-one a line. Anything absent is None and stands in `gaps` with its reason: never zero, never healthy.
+The agent sends one JSON object a record, discriminated by `type`; a capture file is the same
+objects, one a line. Anything absent is None and stands in `gaps` with its reason: never zero, never
+healthy.
 Moments (`t`) are wall-clock seconds of the watched host; ages and durations are measured there.
 Unknown keys are ignored, so an older watcher reads a newer agent. See docs/frames.md.
 """
@@ -22,7 +23,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of everything inside a frame."""
 
 
-class Gap(Part, kw_only=True):
+class Gap(Part, frozen=True, kw_only=True):
     """A source that could not be read, and why: a fact, not an absence."""
 
     source: str
@@ -32,7 +33,7 @@ class Gap(Part, kw_only=True):
     """For how long it has not answered."""
 
 
-class ProcessSample(Part, kw_only=True):
+class ProcessSample(Part, frozen=True, kw_only=True):
     """One process of the run's tree, read from `/proc`."""
 
     pid: int
@@ -80,7 +81,7 @@ class ThreadSample(msgspec.Struct, frozen=True, array_like=True):
     """Number, or `running`."""
 
 
-class LogSample(Part, kw_only=True):
+class LogSample(Part, frozen=True, kw_only=True):
     """One log as the process really writes it."""
 
     path: str
@@ -90,7 +91,7 @@ class LogSample(Part, kw_only=True):
     watched_path: str | None = None
     """The path that was asked for or that the manifest names."""
     path_state: str = "same"
-    """Is `watched_path` what the process writes: `same`, `moved`, `missing`, `other-file`, `deleted`."""
+    """Is it what the process writes: `same`, `moved`, `missing`, `other-file`, `deleted`."""
     inode: int | None = None
     size_bytes: int | None = None
     mtime_age_s: float | None = None
@@ -112,7 +113,7 @@ class LogSample(Part, kw_only=True):
     is_tty: bool = False
 
 
-class BeatWorker(Part, kw_only=True):
+class BeatWorker(Part, frozen=True, kw_only=True):
     """One worker slot of the beat page."""
 
     name: str
@@ -137,7 +138,7 @@ class BeatWorker(Part, kw_only=True):
     """`running`, `ended`, `failed`."""
 
 
-class Ticker(Part, kw_only=True):
+class Ticker(Part, frozen=True, kw_only=True):
     """A thread that only proves that the interpreter switches threads."""
 
     beats: int
@@ -147,7 +148,7 @@ class Ticker(Part, kw_only=True):
     max_late_s: float
 
 
-class BeatPage(Part, kw_only=True):
+class BeatPage(Part, frozen=True, kw_only=True):
     """The beat page, read from shared memory."""
 
     workers: tuple[BeatWorker, ...] = ()
@@ -159,7 +160,7 @@ class BeatPage(Part, kw_only=True):
     """Left over from another process: identity does not match the run."""
 
 
-class GpuProcess(Part, kw_only=True):
+class GpuProcess(Part, frozen=True, kw_only=True):
     """A process that holds memory on a GPU."""
 
     pid: int
@@ -168,7 +169,7 @@ class GpuProcess(Part, kw_only=True):
     """`container`, `host`, `unknown`: in which PID namespace `pid` counts."""
 
 
-class GpuSample(Part, kw_only=True):
+class GpuSample(Part, frozen=True, kw_only=True):
     """One GPU. A field that is None is named in `errors` with what the driver said."""
 
     index: int
@@ -198,7 +199,7 @@ class GpuSample(Part, kw_only=True):
     processes: tuple[GpuProcess, ...] | None = None
 
 
-class Disk(Part, kw_only=True):
+class Disk(Part, frozen=True, kw_only=True):
     """Free room where the run writes."""
 
     path: str
@@ -209,7 +210,7 @@ class Disk(Part, kw_only=True):
     free_inodes: int | None = None
 
 
-class HostSample(Part, kw_only=True):
+class HostSample(Part, frozen=True, kw_only=True):
     """The machine or container around the run."""
 
     hostname: str | None = None
@@ -225,7 +226,7 @@ class HostSample(Part, kw_only=True):
     disks: tuple[Disk, ...] = ()
 
 
-class RunSample(Part, kw_only=True):
+class RunSample(Part, frozen=True, kw_only=True):
     """Which run is looked at, and how it was found."""
 
     state: str
@@ -244,7 +245,7 @@ class RunSample(Part, kw_only=True):
     """Since when the root process is not there."""
 
 
-class AgentCost(Part, kw_only=True):
+class AgentCost(Part, frozen=True, kw_only=True):
     """What the agent itself costs, so that it can be held against it."""
 
     cpu_ticks: int
@@ -304,7 +305,7 @@ class StackFrame(msgspec.Struct, frozen=True, array_like=True):
     line: int
 
 
-class ThreadStack(Part, kw_only=True):
+class ThreadStack(Part, frozen=True, kw_only=True):
     """One thread of a stack sample, innermost frame first."""
 
     tid: int | None
@@ -365,7 +366,9 @@ class CaptureHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
 
 
 Record = Hello | Frame | StackSample | LinkChange | Tick
-_DECODER = msgspec.json.Decoder(Hello | Frame | StackSample | LinkChange | Tick | CaptureHeader)
+_DECODER: msgspec.json.Decoder[Record | CaptureHeader] = msgspec.json.Decoder(
+    Hello | Frame | StackSample | LinkChange | Tick | CaptureHeader
+)
 
 
 def parse_record(line: bytes | str) -> Record | CaptureHeader:

@@ -65,7 +65,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records: immutable, named fields only."""
 
 
-class Evidence(Record, kw_only=True):
+class Evidence(Record, frozen=True, kw_only=True):
     """One observed fact and what it says about the conclusion."""
 
     kind: EvidenceKind
@@ -73,7 +73,7 @@ class Evidence(Record, kw_only=True):
     source: Source
 
 
-class Symptom(Record, kw_only=True):
+class Symptom(Record, frozen=True, kw_only=True):
     """Something observably wrong with one subject."""
 
     name: str
@@ -91,7 +91,7 @@ class Symptom(Record, kw_only=True):
     """False between the clear and the raise bound: keeps an incident alive, never opens one."""
 
 
-class Inconclusive(Record, kw_only=True):
+class Inconclusive(Record, frozen=True, kw_only=True):
     """A detector that could not decide: which input is missing."""
 
     name: str
@@ -99,7 +99,7 @@ class Inconclusive(Record, kw_only=True):
     missing: str
 
 
-class Candidate(Record, kw_only=True):
+class Candidate(Record, frozen=True, kw_only=True):
     """A failure that might explain the symptoms."""
 
     failure: str
@@ -108,14 +108,14 @@ class Candidate(Record, kw_only=True):
     subject: str = "run"
 
 
-class Limit(Record, kw_only=True):
+class Limit(Record, frozen=True, kw_only=True):
     """How long silence may last now, and how that was arrived at."""
 
     seconds: float
     why: str
 
 
-class StackRequest(Record, kw_only=True):
+class StackRequest(Record, frozen=True, kw_only=True):
     """A stack sample the engine wants taken; the live loop takes it."""
 
     label: str
@@ -132,7 +132,7 @@ class IncidentStage(StrEnum):
     RESOLVED = "resolved"
 
 
-class Incident(Record, kw_only=True):
+class Incident(Record, frozen=True, kw_only=True):
     """One failure over time. Its folder is written once, when `ready`."""
 
     key: str
@@ -148,14 +148,14 @@ class Incident(Record, kw_only=True):
     stack_labels: tuple[str, ...] = ()
     """Labels of the stack samples that belong to it, in order."""
     stacks_missing: str | None = None
-    """Why there are no stacks (process gone, failure needs none); None while there are or may be."""
+    """Why there are no stacks (process gone, none needed); None while there are or may be."""
     ready: bool = False
     """All evidence that will come has come: write the folder now."""
     path: str | None = None
     """Folder, once written."""
 
 
-class Finding(Record, kw_only=True):
+class Finding(Record, frozen=True, kw_only=True):
     """A line of the findings panel: an edge, dated when it happened."""
 
     key: str
@@ -171,7 +171,7 @@ class Finding(Record, kw_only=True):
 # -- the board: what the dashboard draws --------------------------------------------------------
 
 
-class GpuRow(Record, kw_only=True):
+class GpuRow(Record, frozen=True, kw_only=True):
     """One GPU as drawn; None is "not known" and drawn as a dash."""
 
     index: int
@@ -196,7 +196,7 @@ class GpuRow(Record, kw_only=True):
     """Field names outside their own recent band, e.g. `power_watts`."""
 
 
-class QueueRow(Record, kw_only=True):
+class QueueRow(Record, frozen=True, kw_only=True):
     """The hidden-state queue between targets and drafters."""
 
     depth: int | None = None
@@ -209,7 +209,7 @@ class QueueRow(Record, kw_only=True):
     """`target waits`, `drafter waits`, or None."""
 
 
-class WorkerRow(Record, kw_only=True):
+class WorkerRow(Record, frozen=True, kw_only=True):
     """One worker of the pipeline as its beat slot says."""
 
     name: str
@@ -226,7 +226,7 @@ class WorkerRow(Record, kw_only=True):
     state: str = "running"
 
 
-class Point(Record, kw_only=True):
+class Point(Record, frozen=True, kw_only=True):
     """One sample of the throughput plot; `low`..`high` over its bucket."""
 
     t: float
@@ -234,7 +234,7 @@ class Point(Record, kw_only=True):
     high: float | None
 
 
-class LogView(Record, kw_only=True):
+class LogView(Record, frozen=True, kw_only=True):
     """The log panel: newest lines, already stripped of control characters."""
 
     path: str | None = None
@@ -243,7 +243,7 @@ class LogView(Record, kw_only=True):
     note: str | None = None
 
 
-class Board(Record, kw_only=True):
+class Board(Record, frozen=True, kw_only=True):
     """All that is drawn beside the verdict."""
 
     run_name: str | None = None
@@ -275,7 +275,7 @@ class Board(Record, kw_only=True):
     """Load, memory, disk of the watched host in one short line."""
 
 
-class Link(Record, kw_only=True):
+class Link(Record, frozen=True, kw_only=True):
     """State of the way to the run."""
 
     state: str = "connecting"
@@ -287,7 +287,7 @@ class Link(Record, kw_only=True):
     retry_at_t: float | None = None
 
 
-class Snapshot(Record, kw_only=True):
+class Snapshot(Record, frozen=True, kw_only=True):
     """Everything known about a run at one moment; what all sinks read."""
 
     t: float
@@ -325,7 +325,7 @@ class Snapshot(Record, kw_only=True):
     board: Board = Board()
 
 
-class RunOptions(Record, kw_only=True):
+class RunOptions(Record, frozen=True, kw_only=True):
     """What the person said about the run; part of every capture so that replay knows it too."""
 
     name: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dflash_watch.model import Record
 
 
-class Place(Record, kw_only=True):
+class Place(Record, frozen=True, kw_only=True):
     """The way to the machine or container.
 
     `entry` and `entry_arg` name a row of transport/entries.py: (`pct`, `200`), (`docker`, `train`).
@@ -33,7 +33,7 @@ class Place(Record, kw_only=True):
         return " · ".join(part for part in parts if part)
 
 
-class TargetChoice(Record, kw_only=True):
+class TargetChoice(Record, frozen=True, kw_only=True):
     """Which run: at most one is set; none means the newest run found."""
 
     run_dir: str | None = None

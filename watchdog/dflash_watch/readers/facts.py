@@ -31,13 +31,13 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """Read in the first look at this log: it proves that it happened, not that it happens now."""
 
 
-class LineSeen(Fact, kw_only=True, tag_field="kind", tag="line"):
+class LineSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="line"):
     """One whole line, control characters removed, at most `logtext.LINE_LIMIT` characters."""
 
     text: str
 
 
-class StepSeen(Fact, kw_only=True, tag_field="kind", tag="step"):
+class StepSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="step"):
     """A number that counts work went up (or was seen for the first time).
 
     Reported only when it moved: the same number again is not progress. `restarted` says that it
@@ -57,7 +57,7 @@ class StepSeen(Fact, kw_only=True, tag_field="kind", tag="step"):
     text: str = ""
 
 
-class NumbersSeen(Fact, kw_only=True, tag_field="kind", tag="numbers"):
+class NumbersSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="numbers"):
     """Loss or gradient norm that is not a finite number, as written."""
 
     what: str
@@ -66,7 +66,7 @@ class NumbersSeen(Fact, kw_only=True, tag_field="kind", tag="numbers"):
     text: str = ""
 
 
-class TracebackSeen(Fact, kw_only=True, tag_field="kind", tag="traceback"):
+class TracebackSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="traceback"):
     """An exception, whole or cut, put together from its lines."""
 
     subject: str
@@ -81,7 +81,7 @@ class TracebackSeen(Fact, kw_only=True, tag_field="kind", tag="traceback"):
     """False when the text itself says that it was caught and work goes on."""
 
 
-class SignatureSeen(Fact, kw_only=True, tag_field="kind", tag="signature"):
+class SignatureSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="signature"):
     """Text of a playbook's signature."""
 
     failure: str
@@ -92,7 +92,7 @@ class SignatureSeen(Fact, kw_only=True, tag_field="kind", tag="signature"):
     meaning: str = ""
 
 
-class DoneSeen(Fact, kw_only=True, tag_field="kind", tag="done"):
+class DoneSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="done"):
     """The run says that it is over, in its own words."""
 
     how: str
@@ -100,7 +100,7 @@ class DoneSeen(Fact, kw_only=True, tag_field="kind", tag="done"):
     text: str
 
 
-class LoadingSeen(Fact, kw_only=True, tag_field="kind", tag="loading"):
+class LoadingSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="loading"):
     """Work before the first step: weights, data, models."""
 
     what: str
@@ -116,7 +116,7 @@ class LoadingSeen(Fact, kw_only=True, tag_field="kind", tag="loading"):
     text: str = ""
 
 
-class PhaseSeen(Fact, kw_only=True, tag_field="kind", tag="phase"):
+class PhaseSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="phase"):
     """A line that announces or ends a finite phase."""
 
     name: str
@@ -125,7 +125,7 @@ class PhaseSeen(Fact, kw_only=True, tag_field="kind", tag="phase"):
     text: str = ""
 
 
-class RepeatSeen(Fact, kw_only=True, tag_field="kind", tag="repeat"):
+class RepeatSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="repeat"):
     """The same line again, no number in it moving apart from its time stamp: not progress.
 
     Reported at the 3rd, 10th, 30th, 100th, 300th, ... time.
@@ -137,7 +137,7 @@ class RepeatSeen(Fact, kw_only=True, tag_field="kind", tag="repeat"):
     """Mean distance, from when the lines were read."""
 
 
-class RewriteSeen(Fact, kw_only=True, tag_field="kind", tag="rewrite"):
+class RewriteSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="rewrite"):
     """New bytes, but only a bar rewriting one line: no line end since `since_t`."""
 
     text: str
@@ -147,7 +147,7 @@ class RewriteSeen(Fact, kw_only=True, tag_field="kind", tag="rewrite"):
     """A number in it went up (a `StepSeen` stands beside it)."""
 
 
-class LogRestarted(Fact, kw_only=True, tag_field="kind", tag="restarted"):
+class LogRestarted(Fact, frozen=True, kw_only=True, tag_field="kind", tag="restarted"):
     """Another file, or the same one cut to nothing: what was learned of partial lines is void."""
 
     reason: str
