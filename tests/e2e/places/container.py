@@ -1,0 +1,295 @@
+"""One LXC container (Debian 12 on lxcfs), entered through lxc-attach as root of the host.
+
+Inside: python3 and procps of Debian, this Python environment and this checkout by read-only bind
+mounts at their own paths, `share` at its own path for both sides, a /dev/shm;
+no network, no py-spy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from e2e.places.needs import give_up
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+FIRST_ID = 200
+_OWNER = "dflash-place-owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """A process of the container under both its numbers."""
+
+    pid: int
+    host_pid: int
+    cmdline: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Spawned:
+    """A command started inside; `pid` counts inside, `host_pid` outside."""
+
+    pid: int
+    host_pid: int
+    attach: subprocess.Popen[bytes]
+
+    def signal(self, number: int) -> None:
+        """Send a signal from the host."""
+        os.kill(self.host_pid, number)
+
+    def wait(self, timeout_s: float) -> int:
+        """Exit status as lxc-attach reports it: 128 + N for signal N."""
+        return self.attach.wait(timeout_s)
+
+
+class Container:
+    """A container of our own; `id` is numeric as Proxmox's are."""
+
+    def __init__(self, root: Path, work: Path, lxcpath: Path) -> None:
+        self.lxcpath, self._root, self._work = lxcpath, root, work
+        self.share = work / "share"
+        self.share.mkdir()
+        self.python = sys.executable
+        self.id = _claim(lxcpath)
+        (lxcpath / self.id / "config").write_text(self._config())
+        self.start()
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start, with an empty writable layer the first time."""
+        log = self._work / "lxc.log"
+        self._lxc("start", "-d", "-o", str(log), "-l", "INFO")
+        deadline = time.monotonic() + 10
+        while self.state() != "RUNNING":
+            if time.monotonic() > deadline:
+                give_up(f"the container does not start: {log.read_text(errors='replace')[-600:]}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Kill everything inside."""
+        if self.state() == "FROZEN":
+            self.thaw()
+        self._lxc("stop", "-k")
+
+    def freeze(self) -> None:
+        """As a backup in suspend mode does."""
+        self._lxc("freeze")
+
+    def thaw(self) -> None:
+        """Undo `freeze`."""
+        self._lxc("unfreeze")
+
+    def state(self) -> str:
+        """`RUNNING`, `STOPPED`, `FROZEN`."""
+        return self._lxc("info", "-sH", check=False).strip()
+
+    def restore(self) -> None:
+        """Running and thawed again, whatever a test did."""
+        if self.state() == "FROZEN":
+            self.thaw()
+        if self.state() != "RUNNING":
+            self.start()
+
+    def remove(self) -> None:
+        """Stop it and leave nothing behind."""
+        if self.state() != "STOPPED":
+            self.stop()
+        shutil.rmtree(self.lxcpath / self.id)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def run(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end inside. Output goes through files: a frozen child never closes a pipe."""
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = self._attach(argv, env, out.fileno(), err.fileno())
+            try:
+                status = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(
+                list(argv),
+                status,
+                out.read().decode(errors="replace"),
+                err.read().decode(errors="replace"),
+            )
+
+    def spawn(
+        self, argv: Sequence[str], *, output: Path, env: Mapping[str, str] | None = None
+    ) -> Spawned:
+        """Start a long-lived command inside; both its outputs go to `output`, a path out here."""
+        mark = Path(tempfile.mkdtemp(dir=self.share)) / "pid"
+        script = 'echo $$ > "$1.new"; mv "$1.new" "$1"; shift; exec "$@"'
+        with output.open("ab") as sink:
+            attach = self._attach(
+                ["/bin/sh", "-c", script, "sh", str(mark), *argv], env, sink.fileno(), sink.fileno()
+            )
+        deadline = time.monotonic() + 20
+        while not mark.exists():
+            if attach.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"{argv[0]} did not start inside: {output.read_text(errors='replace')[-600:]}"
+                )
+            time.sleep(0.01)
+        pid = int(mark.read_text())
+        return Spawned(pid=pid, host_pid=self.host_pid(pid), attach=attach)
+
+    def processes(self) -> list[Inside]:
+        """Everything that runs inside now, as seen from the host."""
+        init = self._lxc("info", "-pH", check=False).strip()
+        if not init:
+            return []
+        namespace = _pid_namespace(int(init))
+        found = [_inside(pid, namespace) for pid in psutil.pids()]
+        return [process for process in found if process is not None]
+
+    def host_pid(self, pid: int) -> int:
+        """The host's number of a process inside."""
+        return next(process.host_pid for process in self.processes() if process.pid == pid)
+
+    def environment(self) -> dict[str, str]:
+        """What a Python inside needs to import this checkout."""
+        parts = ("dflash", "watchdog", "tui", "tests")
+        return {
+            "PYTHONPATH": os.pathsep.join(str(CHECKOUT / part) for part in parts),
+            "HOME": "/root",
+        }
+
+    def require_python(self) -> None:
+        """This environment's Python runs inside; skip (or fail in CI) with the reason if not."""
+        done = self.run([self.python, "-c", "import ctypes, ssl, sqlite3"])
+        if done.returncode != 0:
+            give_up(f"{self.python} does not run inside Debian 12: {done.stderr[-300:]}")
+
+    # -- details ---------------------------------------------------------------------------------
+
+    def _attach(
+        self, argv: Sequence[str], env: Mapping[str, str] | None, out: int, err: int
+    ) -> subprocess.Popen[bytes]:
+        values = [part for key, value in (env or {}).items() for part in ("-v", f"{key}={value}")]
+        attach = [
+            "lxc-attach",
+            "-P",
+            str(self.lxcpath),
+            "-n",
+            self.id,
+            "--clear-env",
+            *values,
+            "--",
+            *argv,
+        ]
+        return subprocess.Popen(
+            attach, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+
+    def _lxc(self, verb: str, *options: str, check: bool = True) -> str:
+        argv = [f"lxc-{verb}", "-P", str(self.lxcpath), "-n", self.id, *options]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30, check=False
+        )
+        if check and done.returncode != 0:
+            log = self._work / "lxc.log"
+            tail = log.read_text(errors="replace")[-600:] if log.exists() else ""
+            raise RuntimeError(f"lxc-{verb}: {done.stderr}{tail}")
+        return done.stdout
+
+    def _config(self) -> str:
+        upper = self._work / "upper"
+        upper.mkdir()
+        lines = [
+            "lxc.include = /usr/share/lxc/config/common.conf",
+            f"lxc.uts.name = ct{self.id}",
+            f"lxc.rootfs.path = overlay:{self._root}:{upper}",
+            "lxc.net.0.type = empty",
+            "lxc.apparmor.profile = unconfined",
+            "lxc.init.cmd = /sbin/bench-init",
+            "lxc.mount.entry = tmpfs dev/shm tmpfs rw,nosuid,nodev,create=dir 0 0",
+            f"lxc.mount.entry = {self.share} {str(self.share)[1:]} none bind,rw,create=dir 0 0",
+        ]
+        lines += [
+            f"lxc.mount.entry = {path} {path[1:]} none bind,ro,create=dir 0 0"
+            for path in _read_only()
+        ]
+        spy = Path(sys.prefix) / "bin" / "py-spy"
+        if spy.exists():  # the container shall have none of its own
+            lines.append(f"lxc.mount.entry = /dev/null {str(spy)[1:]} none bind 0 0")
+        return "\n".join(lines) + "\n"
+
+
+def _read_only() -> list[str]:
+    """This environment, the Python below it unless the system's, this checkout; outermost only."""
+    wanted = {str(Path(sys.prefix).resolve()), sys.prefix, str(CHECKOUT)}
+    if sys.base_prefix not in ("/", "/usr", "/usr/local"):
+        wanted |= {sys.base_prefix, str(Path(sys.base_prefix).resolve())}
+    return sorted(
+        path
+        for path in wanted
+        if not any(path != other and Path(path).is_relative_to(other) for other in wanted)
+    )
+
+
+def _claim(lxcpath: Path) -> str:
+    """The first free number from 200 on, ours from the moment its directory exists."""
+    lxcpath.mkdir(parents=True, exist_ok=True)
+    for left in lxcpath.glob(f"*/{_OWNER}"):
+        _sweep(lxcpath, left)
+    for number in range(FIRST_ID, 1000):
+        try:
+            (lxcpath / str(number)).mkdir()
+        except FileExistsError:
+            continue
+        (lxcpath / str(number) / _OWNER).write_text(str(os.getpid()))
+        return str(number)
+    raise RuntimeError(f"no free container number in {lxcpath}")
+
+
+def _sweep(lxcpath: Path, left: Path) -> None:
+    """Take away what a test session left that was killed."""
+    text = left.read_text() if left.exists() else ""
+    if not text or psutil.pid_exists(int(text)):
+        return
+    for verb in (["lxc-unfreeze"], ["lxc-stop", "-k"]):
+        subprocess.run(
+            [*verb, "-P", str(lxcpath), "-n", left.parent.name],
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+    shutil.rmtree(left.parent, ignore_errors=True)
+
+
+def _pid_namespace(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:  # it ended, or is a kernel thread
+        return ""
+
+
+def _inside(host_pid: int, namespace: str) -> Inside | None:
+    if _pid_namespace(host_pid) != namespace:
+        return None
+    try:
+        status = Path(f"/proc/{host_pid}/status").read_text()
+        cmdline = Path(f"/proc/{host_pid}/cmdline").read_bytes()
+    except OSError:  # it ended while we looked
+        return None
+    numbers = re.search(r"^NSpid:\s+(.*)$", status, re.MULTILINE)
+    assert numbers is not None
+    words = tuple(word.decode(errors="replace") for word in cmdline.rstrip(b"\0").split(b"\0"))
+    return Inside(pid=int(numbers[1].split()[-1]), host_pid=host_pid, cmdline=words)
