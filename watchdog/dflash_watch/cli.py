@@ -1,0 +1,102 @@
+"""`dflash-watch`: chooses the command; the only module that reaches the dashboard, lazily.
+
+Owns standard error and the exit codes: 64 for usage errors, 3 when the view failed, otherwise what
+the command says. Importing it loads neither torch nor textual, and `--version` loads only argparse.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dflash_events import __version__
+
+from dflash_watch.commands import arguments
+from dflash_watch.errors import EXIT_UNKNOWN, WatchError
+
+if TYPE_CHECKING:
+    from dflash_watch.commands.context import Context
+
+PARSERS = {
+    None: arguments.watch_parser,
+    "check": arguments.check_parser,
+    "dump": arguments.dump_parser,
+    "replay": arguments.replay_parser,
+    "incidents": arguments.incidents_parser,
+    "explain": arguments.explain_parser,
+}
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return run_command(words)
+    except WatchError as error:
+        complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough; nothing may be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last edge: a defect of ours is "cannot tell"
+        traceback.print_exc()
+        complain(f"internal error, {type(error).__name__}: {error}; please report the lines above")
+        return EXIT_UNKNOWN
+
+
+def complain(line: str) -> None:
+    """One line on standard error, under the program's name."""
+    sys.stderr.write(f"{arguments.PROGRAM}: {line}\n")
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Parse and run.
+
+    Raises:
+        WatchError: one line for the person, with the exit code.
+    """
+    command, rest = arguments.split_command(words)
+    given = PARSERS[command]().parse(rest)
+    if command is None and given.version:
+        sys.stdout.write(f"{arguments.PROGRAM} {__version__}\n")
+        return 0
+    if command is None and given.demo:
+        return show_demo()
+    module = importlib.import_module(f"dflash_watch.commands.{command or 'watch'}")
+    return int(module.run(given, context(words)))
+
+
+def context(words: Sequence[str]) -> Context:
+    """What the command gets from this process."""
+    from dflash_watch.commands.context import Context  # noqa: PLC0415 - `--version` needs none
+
+    return Context(
+        words=tuple(words),
+        environment=dict(os.environ),
+        is_terminal=sys.stdin.isatty() and sys.stdout.isatty(),
+        show=show_dashboard,
+    )
+
+
+def show_demo() -> int:
+    """The dashboard on made-up data."""
+    from dflash_tui.app import run_demo  # noqa: PLC0415 - textual takes 180 ms to load
+
+    return int(run_demo())
+
+
+def show_dashboard(words: Sequence[str]) -> int:
+    """The dashboard on an engine process that was started with these words."""
+    raise NotImplementedError
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What a command gets from the outside besides its own options, and how it is asked to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import platformdirs
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STDOUT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The process as the command sees it.
+
+    Args:
+        words: the command line as typed, without the program.
+        environment: of this process.
+        is_terminal: standard input and output are a terminal.
+        show: opens the dashboard on an engine started with these words; the exit code.
+    """
+
+    words: Sequence[str]
+    environment: Mapping[str, str]
+    is_terminal: bool
+    show: Callable[[Sequence[str]], int]
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGINT, SIGTERM and SIGHUP set; a second SIGINT interrupts at once."""
+    stop = threading.Event()
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    for number in STOP_SIGNALS:
+        # A watchdog started under nohup keeps ignoring what nohup ignores.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, ask)
+    return stop
+
+
+def write_line(line: str) -> None:
+    """A line on standard output, all of it, past Python's buffer.
+
+    Nothing waits in a buffer, so that a terminal that stopped reading cannot hold up the exit.
+
+    Raises:
+        OSError: the reader is gone.
+    """
+    rest = memoryview((line + "\n").encode("utf-8", "replace"))
+    while rest:
+        rest = rest[os.write(STDOUT, rest) :]
+
+
+def state_dir() -> Path:
+    """Where this person's incidents, journal and learned limits lie (XDG)."""
+    return platformdirs.user_state_path("dflash-watch")
+
+
+def incidents_dir(option: str | None) -> Path:
+    """Where incidents go: the option, else the state directory."""
+    return Path(option).expanduser() if option else state_dir() / "incidents"

@@ -1,0 +1,201 @@
+"""The live loop: the only place where session, engine, sinks and actions meet.
+
+Records come in, the engine advances, snapshots go out. Nothing here decides anything about the run.
+A sink that blocks or fails does not stop the watching (outlet.py); neither does a lost connection.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from dflash_watch.actions import Actions
+from dflash_watch.clock import Clock
+from dflash_watch.frame import Frame, LinkChange, Record, StackSample, Tick
+from dflash_watch.model import Snapshot, StackRequest, Verdict
+
+POLL_S = 0.2
+SETTLE_S, GIVE_UP_S = 5.0, 30.0
+"""After a run is gone: time for the verdict to follow, and for its incident to be written."""
+
+
+class Source(Protocol):
+    """Where records come from: a session, or a recording."""
+
+    def get(self, timeout_s: float) -> Record | None:
+        """The next record, None when none came in time; EOFError when there will be no more."""
+
+    def request_stacks(self, pid: int, label: str) -> None:
+        """Ask for a stack sample; it arrives as a record."""
+
+    def retry_now(self) -> None:
+        """Do not wait for the next attempt to connect."""
+
+    def close(self) -> None:
+        """Let go, within a second."""
+
+
+class Brain(Protocol):
+    """The engine."""
+
+    def advance(self, record: Record) -> Snapshot:
+        """What is known after this record."""
+
+
+class Keeper(Protocol):
+    """Where incidents are kept; writes in its own thread."""
+
+    def see(self, record: Record) -> None:
+        """Remember a record for the window of an incident."""
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Write the folder of the snapshot's incident, once."""
+
+    def path(self, key: str) -> str | None:
+        """Where the folder of that incident is, once it is whole."""
+
+    def is_settled(self, key: str) -> bool:
+        """The folder is whole, or could not be written: nothing more will come."""
+
+
+Sink = Callable[[Snapshot], None]
+
+
+class Live:
+    """One watched run.
+
+    Args:
+        source: records.
+        engine: turns records into snapshots.
+        clock: this machine's.
+        actions: the only way in which anything is changed.
+        sinks: take each snapshot; must not block.
+        record: takes each record that the engine gets (a recording); must not block.
+        keeper: writes incident folders; None keeps and announces nothing (a recording).
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        engine: Brain,
+        clock: Clock,
+        *,
+        actions: Actions,
+        sinks: Sequence[Sink] = (),
+        record: Callable[[Record], None] | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._source, self._engine, self._clock = source, engine, clock
+        self._actions, self._sinks = actions, tuple(sinks)
+        self._record, self._keeper = record, keeper
+        self._received_t: float | None = None
+        self._heard_s = clock.monotonic_s()
+        self.snapshot: Snapshot | None = None
+        self.link: LinkChange | None = None
+        self.frames = 0
+        self._orders: deque[dict[str, Any]] = deque(maxlen=16)
+        self.gone_s: float | None = None
+
+    def run(self, stop: threading.Event, until: Callable[[Live], bool] | None = None) -> None:
+        """Watch until `stop` is set, the source is over, or `until` says so after a record."""
+        self._obey(stop)
+        while not stop.is_set():
+            try:
+                record = self._source.get(POLL_S)
+            except EOFError:
+                return
+            for following in self._due(record):
+                self.advance(following)
+                if until is not None and until(self):
+                    return
+            self._obey(stop)
+
+    def advance(self, record: Record) -> Snapshot:
+        """Take one record all the way to the sinks."""
+        if isinstance(record, Frame):
+            self.frames += 1
+            self.gone_s = record.run.gone_s if record.run.state == "gone" else None
+            self._received_t = self._clock.wall_s()
+        elif isinstance(record, LinkChange):
+            self.link = record
+        elif isinstance(record, StackSample):
+            self._actions.arrived(record)
+        if self._record is not None:
+            self._record(record)
+        if self._keeper is not None:
+            self._keeper.see(record)
+        snapshot = self._dress(self._engine.advance(record))
+        self.snapshot = snapshot
+        self._act(snapshot)
+        for sink in self._sinks:
+            sink(snapshot)
+        return snapshot
+
+    def _due(self, record: Record | None) -> list[Record]:
+        """The record, the answers to refused requests, or a tick when nothing came for a second."""
+        now_s = self._clock.monotonic_s()
+        due: list[Record] = [*self._actions.refusals(self._clock.wall_s())]
+        if record is not None:
+            due.insert(0, record)
+        elif not due and now_s - self._heard_s >= 1.0:
+            due.append(Tick(t=self._clock.wall_s()))
+        if due:
+            self._heard_s = now_s
+        return due
+
+    def _dress(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what only this side knows: arrival time and where the folder is."""
+        incident = snapshot.incident
+        if incident is not None and self._keeper is not None:
+            path = incident.path or self._keeper.path(incident.key)
+            incident = msgspec.structs.replace(incident, path=path)
+        return msgspec.structs.replace(snapshot, received_t=self._received_t, incident=incident)
+
+    def _act(self, snapshot: Snapshot) -> None:
+        for want in snapshot.wants:
+            self._actions.take_stacks(want)
+        incident = snapshot.incident
+        if incident is None or not incident.ready or self._keeper is None:
+            return
+        self._keeper.keep(snapshot)
+        if self._keeper.is_settled(incident.key):
+            self._actions.announce(snapshot)
+
+    def is_settled(self) -> bool:
+        """No incident of this run waits to be written."""
+        incident = self.snapshot.incident if self.snapshot else None
+        if incident is None or self._keeper is None:
+            return True
+        return self._keeper.is_settled(incident.key)
+
+    def order(self, order: Mapping[str, Any]) -> None:
+        """Take an order of a person, from any thread: `{"op": "stacks" | "retry" | "quit"}`."""
+        self._orders.append(dict(order))
+
+    def _obey(self, stop: threading.Event) -> None:
+        while self._orders:
+            op = self._orders.popleft().get("op")
+            pid = self.snapshot.board.pid if self.snapshot is not None else None
+            if op == "quit":
+                stop.set()
+            elif op == "retry":
+                self._source.retry_now()
+            elif op == "stacks" and pid is None:
+                self._orders.append({"op": op})  # nothing seen yet: with the next record
+                return
+            elif op == "stacks" and pid is not None:
+                self._actions.take_stacks(StackRequest(label="asked", pid=pid, reason="asked for"))
+
+
+def is_over(live: Live) -> bool:
+    """The run's processes are gone and what belongs to its end is on disk."""
+    snapshot, gone_s = live.snapshot, live.gone_s
+    if snapshot is None or gone_s is None:
+        return False
+    if snapshot.verdict is Verdict.FINISHED:
+        return True
+    return gone_s >= SETTLE_S and (live.is_settled() or gone_s >= GIVE_UP_S)
