@@ -44,15 +44,20 @@ class StepSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="step"):
     went down: a new epoch, an evaluation loop, or a new run in the same file.
     """
 
-    step: int
+    value: float
+    """What moved; compare only within one `series`."""
+    step: int | None = None
+    """The same as a step number; None when the line counts epochs or something unnamed."""
     total: int | None = None
     tokens_per_s: float | None = None
     loss: float | None = None
     fmt: str = "learned"
-    """`own`, `hf`, `tqdm`, `lightning`, `words` (`step 100`, `iter 7`), `learned`."""
+    """`bar` (tqdm and its kind), `dict` (HF Trainer), `words` (`step 100`, `iter 7`), `learned`."""
     series: str = ""
-    """Which counter: the bar's name or the line's shape; compare only within one series."""
+    """Which counter: the bar's name, the word, or the line's shape."""
     rank: int | None = None
+    phase: str = "training"
+    """`evaluating` for a bar that counts an evaluation or a sanity check."""
     restarted: bool = False
     text: str = ""
 
@@ -67,10 +72,14 @@ class NumbersSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="number
 
 
 class TracebackSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="traceback"):
-    """An exception, whole or cut, put together from its lines."""
+    """An exception, whole or cut, put together from its lines.
+
+    Told again, longer, when more of the same arrives later (a chained exception).
+    """
 
     subject: str
-    """`target-2`, `rank-1`, a thread's name, or `main`; `unknown` when nothing names it."""
+    """`target-2`, `rank-1`, a thread's or process's name, `main` (its outermost frame is the
+    script), `unknown` when nothing names it."""
     exception: str
     """Type without module: `OutOfMemoryError`; `unknown` while only the heading was seen."""
     message: str = ""
@@ -96,7 +105,8 @@ class DoneSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="done"):
     """The run says that it is over, in its own words."""
 
     how: str
-    """`words`, `bar` (the training bar reached its end), `saved` (final model written)."""
+    """`words`, `saved` (final model written), `bar` (the largest bar is full; weak: the bar of an
+    epoch is full each time, and steps after it take it back)."""
     text: str
 
 
