@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -47,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:  # noqa: BLE001 - the last edge: a defect of ours is "cannot tell"
+        import traceback  # noqa: PLC0415 - 5 ms that a start need not pay
+
         traceback.print_exc()
         complain(f"internal error, {type(error).__name__}: {error}; please report the lines above")
         return EXIT_UNKNOWN
@@ -82,6 +83,7 @@ def context(words: Sequence[str]) -> Context:
         words=tuple(words),
         environment=dict(os.environ),
         is_terminal=sys.stdin.isatty() and sys.stdout.isatty(),
+        has_colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
         show=show_dashboard,
     )
 

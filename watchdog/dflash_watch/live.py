@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -73,9 +73,9 @@ class Live:
         engine: turns records into snapshots.
         clock: this machine's.
         actions: the only way in which anything is changed.
-        sinks: take each snapshot; must not block.
         record: takes each record that the engine gets (a recording); must not block.
         keeper: writes incident folders; None keeps and announces nothing (a recording).
+        ticks: tell the engine when a second passed in silence; a recording brings its own.
     """
 
     def __init__(
@@ -85,13 +85,14 @@ class Live:
         clock: Clock,
         *,
         actions: Actions,
-        sinks: Sequence[Sink] = (),
         record: Callable[[Record], None] | None = None,
         keeper: Keeper | None = None,
+        ticks: bool = True,
     ) -> None:
         self._source, self._engine, self._clock = source, engine, clock
-        self._actions, self._sinks = actions, tuple(sinks)
-        self._record, self._keeper = record, keeper
+        self._actions, self._record, self._keeper = actions, record, keeper
+        self._ticks = ticks
+        self._sinks: list[Sink] = []
         self._received_t: float | None = None
         self._heard_s = clock.monotonic_s()
         self.snapshot: Snapshot | None = None
@@ -99,6 +100,10 @@ class Live:
         self.frames = 0
         self._orders: deque[dict[str, Any]] = deque(maxlen=16)
         self.gone_s: float | None = None
+
+    def attach(self, sink: Sink) -> None:
+        """Hand each snapshot to this one too; it must not block."""
+        self._sinks.append(sink)
 
     def run(self, stop: threading.Event, until: Callable[[Live], bool] | None = None) -> None:
         """Watch until `stop` is set, the source is over, or `until` says so after a record."""
@@ -141,7 +146,7 @@ class Live:
         due: list[Record] = [*self._actions.refusals(self._clock.wall_s())]
         if record is not None:
             due.insert(0, record)
-        elif not due and now_s - self._heard_s >= 1.0:
+        elif self._ticks and not due and now_s - self._heard_s >= 1.0:
             due.append(Tick(t=self._clock.wall_s()))
         if due:
             self._heard_s = now_s

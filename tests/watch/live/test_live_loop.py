@@ -102,9 +102,10 @@ def play(records: list, engine: Echo, *, dry_run: bool = False, until=None, keep
     source = Script(clock, records)
     actions = Actions(source, Journal(None, clock, "here"), clock, dry_run=dry_run)
     live = Live(
-        source, engine, clock, actions=actions, sinks=[shown.append], record=recorded.append,
+        source, engine, clock, actions=actions, record=recorded.append,
         keeper=keeper,
     )  # fmt: skip
+    live.attach(shown.append)
     live.run(threading.Event(), until)
     return live, shown, recorded, source
 

@@ -24,12 +24,14 @@ class Context:
         words: the command line as typed, without the program.
         environment: of this process.
         is_terminal: standard input and output are a terminal.
+        has_colour: lines may be coloured: a terminal, and no NO_COLOR.
         show: opens the dashboard on an engine started with these words; the exit code.
     """
 
     words: Sequence[str]
     environment: Mapping[str, str]
     is_terminal: bool
+    has_colour: bool
     show: Callable[[Sequence[str]], int]
 
 
@@ -47,6 +49,17 @@ def stop_on_signals() -> threading.Event:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, ask)
     return stop
+
+
+def interrupt_on_signals() -> None:
+    """The same signals end a short command at once, through its clean-up."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
 
 
 def write_line(line: str) -> None:

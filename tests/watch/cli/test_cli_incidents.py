@@ -1,0 +1,75 @@
+"""`incidents`: the list and one report, from folders on disk."""
+
+import json
+
+import pytest
+from dflash_watch.cli import main
+
+OLDER, NEWER = "20261129T141210Z-pipeline-deadlock", "20261130T080000Z-worker-died"
+
+
+@pytest.fixture
+def kept(tmp_path):
+    for name, subject in ((OLDER, "drafter-1"), (NEWER, "target-3")):
+        folder = tmp_path / name
+        folder.mkdir()
+        told = {"verdict": "stalled", "subject": subject, "run": "demo", "failure": name[17:]}
+        (folder / "verdict.json").write_text(json.dumps(told))
+        (folder / "report.md").write_text(f"# {subject}\n\nwhat happened\n")
+        (folder / "stacks-1.txt").write_text("")
+    (tmp_path / ".tmp-half-written").mkdir()
+    (tmp_path / "journal.jsonl").write_text("{}\n")
+    return tmp_path
+
+
+def run(kept, *words: str) -> int:
+    return main(["incidents", *words, "--incidents", str(kept)])
+
+
+def test_the_list_has_a_line_each_newest_first(kept, capfd):
+    assert run(kept) == 0
+    first, second = capfd.readouterr().out.splitlines()
+    assert first.split() == ["20261130T080000Z", "stalled", "worker-died", "target-3", "demo"]
+    assert second.startswith("20261129T141210Z")
+
+
+def test_the_list_as_json_has_the_path_and_the_verdict(kept, capfd):
+    assert run(kept, "--json") == 0
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [one["path"] for one in told] == [str(kept / NEWER), str(kept / OLDER)]
+    assert told[0]["subject"] == "target-3"
+
+
+@pytest.mark.parametrize("word", ["last", NEWER, "worker"])
+def test_one_is_shown_by_name_by_part_of_it_or_as_the_last(kept, capfd, word):
+    assert run(kept, word) == 0
+    out = capfd.readouterr().out
+    assert out.startswith("# target-3\n\nwhat happened\n")
+    assert "stacks-1.txt, verdict.json" in out
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("2026", "'2026' fits 2 incidents"),
+        ("20261129T141210Z-pipeline-deadlok", f"did you mean {OLDER}?"),
+        ("nan", f"newest: {NEWER}"),
+    ],
+)
+def test_a_name_that_fits_none_or_many_is_one_line_and_a_usage_error(kept, capfd, word, told):
+    assert run(kept, word) == 64
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert told in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_a_folder_without_incidents_says_so(tmp_path, capfd):
+    assert run(tmp_path / "nothing") == 0
+    assert capfd.readouterr().out == f"no incidents in {tmp_path / 'nothing'}\n"
+
+
+def test_an_incident_whose_verdict_is_torn_is_still_listed(kept, capfd):
+    (kept / NEWER / "verdict.json").write_text('{"verdict": "sta')
+    assert run(kept) == 0
+    assert "unreadable" in capfd.readouterr().out.splitlines()[0]

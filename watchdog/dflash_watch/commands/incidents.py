@@ -1,0 +1,92 @@
+"""`dflash-watch incidents`: what was kept, and one of it to read."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from dflash_watch.commands.context import Context, incidents_dir, write_line
+from dflash_watch.commands.values import did_you_mean
+from dflash_watch.errors import EXIT_OK, UsageError
+
+
+def run(given: Namespace, _context: Context) -> int:
+    """List the incidents, newest first, or print the report of one.
+
+    Raises:
+        UsageError: no incident of that name.
+    """
+    folder = incidents_dir(given.incidents)
+    kept = find_incidents(folder)
+    if given.show is not None:
+        show(choose(kept, given.show, folder), as_json=given.json)
+        return EXIT_OK
+    if not kept and not given.json:
+        write_line(f"no incidents in {folder}")
+    for path in kept:
+        told = read_verdict(path)
+        write_line(json.dumps({"path": str(path), **told}) if given.json else row(path, told))
+    return EXIT_OK
+
+
+def find_incidents(folder: Path) -> list[Path]:
+    """Whole incident folders, newest first; names begin with the moment."""
+    if not folder.is_dir():
+        return []
+    whole = (path for path in folder.iterdir() if (path / "verdict.json").is_file())
+    return sorted((path for path in whole if not path.name.startswith(".")), reverse=True)
+
+
+def choose(kept: list[Path], word: str, folder: Path) -> Path:
+    """The incident meant: a path, `last`, a name, or the only one with that part in its name.
+
+    Raises:
+        UsageError: none, or more than one.
+    """
+    if (Path(word) / "verdict.json").is_file():
+        return Path(word)
+    if not kept:
+        raise UsageError(f"no incidents in {folder}", hint="name the folder with --incidents DIR")
+    if word == "last":
+        return kept[0]
+    meant = [path for path in kept if path.name == word] or [
+        path for path in kept if word in path.name
+    ]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise UsageError(f"'{word}' fits {len(meant)} incidents", hint=f"newest: {meant[0].name}")
+    hint = did_you_mean(word, [path.name for path in kept]) or f"newest: {kept[0].name}"
+    raise UsageError(f"no incident '{word}' in {folder}", hint=hint)
+
+
+def read_verdict(path: Path) -> dict[str, Any]:
+    """verdict.json, empty when it cannot be read."""
+    try:
+        told = json.loads((path / "verdict.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def row(path: Path, told: dict[str, Any]) -> str:
+    """One line of the list."""
+    moment, _, name = path.name.partition("-")
+    verdict, subject = told.get("verdict", "unreadable"), told.get("subject", "")
+    run_name = told.get("run", "")
+    return f"{moment}  {verdict:<9} {name:<28} {subject:<14} {run_name}".rstrip()
+
+
+def show(path: Path, *, as_json: bool) -> None:
+    """The report, or the verdict as JSON."""
+    name = "verdict.json" if as_json else "report.md"
+    try:
+        text = (path / name).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{path / name}: {error.strerror}") from error
+    write_line(json.dumps(json.loads(text)) if as_json else text.rstrip())
+    if not as_json:
+        others = sorted(one.name for one in path.iterdir() if one.name != name)
+        write_line(f"\nbeside it in {path}: {', '.join(others)}")

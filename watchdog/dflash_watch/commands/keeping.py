@@ -1,0 +1,112 @@
+"""Incidents on their way to disk: the recent records, and a thread that writes folders."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dflash_watch.errors import WatchError
+from dflash_watch.frame import CaptureHeader, Frame, Hello, Record, parse_record, render_record
+from dflash_watch.model import Snapshot
+from dflash_watch.outlet import Outlet
+
+WINDOW_RECORDS = 900
+INCIDENTS_THAT_MAY_WAIT = 8
+logger = logging.getLogger(__name__)
+WriteIncident = Callable[[Snapshot, Sequence[Record]], Path | None]
+
+
+class RecentRecords:
+    """The newest records, packed, led by what a replay needs to make sense of them.
+
+    That is the newest greeting of the agent and the newest frame that carried the manifest, which
+    only the first frame of a connection does.
+    """
+
+    def __init__(self, capacity: int = WINDOW_RECORDS) -> None:
+        self._packed: deque[bytes] = deque(maxlen=capacity)
+        self._lead: dict[str, tuple[int, bytes]] = {}
+        self._count = 0
+
+    def add(self, record: Record) -> None:
+        """Remember one; the oldest is forgotten when there are too many."""
+        packed = zlib.compress(render_record(record), 1)
+        if isinstance(record, Hello):
+            self._lead["hello"] = (self._count, packed)
+        elif isinstance(record, Frame) and record.run.manifest is not None:
+            self._lead["manifest"] = (self._count, packed)
+        self._packed.append(packed)
+        self._count += 1
+
+    def packed(self) -> list[bytes]:
+        """All that is remembered, in order, as a snapshot of this moment."""
+        oldest = self._count - len(self._packed)
+        lead = sorted(entry for entry in self._lead.values() if entry[0] < oldest)
+        return [packed for _, packed in lead] + list(self._packed)
+
+
+def unpack(packed: Sequence[bytes]) -> list[Record]:
+    """The records again."""
+    records = (parse_record(zlib.decompress(one)) for one in packed)
+    return [record for record in records if not isinstance(record, CaptureHeader)]
+
+
+class Shelf:
+    """Writes each incident's folder once, beside the watching.
+
+    Args:
+        write: makes the folder; None when it decided not to (rate limit, size budget).
+    """
+
+    def __init__(self, write: WriteIncident) -> None:
+        self._write_folder = write
+        self._recent = RecentRecords()
+        self._lock = threading.Lock()
+        self._asked: set[str] = set()
+        self._settled: dict[str, str | None] = {}
+        self._outlet: Outlet[tuple[Snapshot, list[bytes]]] = Outlet(
+            "incidents", self._write, capacity=INCIDENTS_THAT_MAY_WAIT
+        )
+
+    def see(self, record: Record) -> None:
+        """Remember a record for the window of an incident."""
+        self._recent.add(record)
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Write the folder of the snapshot's incident, once."""
+        incident = snapshot.incident
+        if incident is None or incident.key in self._asked:
+            return
+        self._asked.add(incident.key)
+        self._outlet.put((snapshot, self._recent.packed()))
+
+    def path(self, key: str) -> str | None:
+        """Where the folder of that incident is, once it is whole."""
+        with self._lock:
+            return self._settled.get(key)
+
+    def is_settled(self, key: str) -> bool:
+        """The folder is whole, or could not be written: nothing more will come."""
+        with self._lock:
+            return key in self._settled
+
+    def close(self, timeout_s: float) -> None:
+        """Finish the folder that is being written, within the time given."""
+        self._outlet.close(timeout_s)
+
+    def _write(self, asked: tuple[Snapshot, list[bytes]]) -> None:
+        snapshot, packed = asked
+        key = snapshot.incident.key if snapshot.incident is not None else ""
+        path = None
+        try:
+            path = self._write_folder(snapshot, unpack(packed))
+            if path is not None:
+                logger.warning("incident kept: %s", path)
+        except (OSError, WatchError) as error:
+            logger.warning("incident %s not kept: %s", key, error)
+        with self._lock:
+            self._settled[key] = None if path is None else str(path)

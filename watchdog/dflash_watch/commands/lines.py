@@ -1,0 +1,51 @@
+"""Lines on standard output that never hold up the watching."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from dflash_watch.commands.context import write_line
+from dflash_watch.model import Snapshot
+from dflash_watch.outlet import Outlet
+
+LINES_THAT_MAY_WAIT = 1000
+logger = logging.getLogger(__name__)
+
+
+class LineSink:
+    """Turns snapshots into lines and writes them in its own thread.
+
+    Args:
+        render: the lines a snapshot is worth, often none.
+        stop: set when the reader is gone: nobody looks any more.
+    """
+
+    def __init__(self, render: Callable[[Snapshot], Iterable[str]], stop: threading.Event) -> None:
+        self._render, self._stop = render, stop
+        self._told = 0
+        self._outlet: Outlet[str] = Outlet(
+            "lines", self._write, capacity=LINES_THAT_MAY_WAIT, on_end=self._end
+        )
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Queue what this snapshot is worth."""
+        for line in self._render(snapshot):
+            self._outlet.put(line)
+
+    def close(self, timeout_s: float) -> None:
+        """Let the last lines out."""
+        self._outlet.close(timeout_s)
+
+    def _write(self, line: str) -> None:
+        left_out = self._outlet.dropped
+        if left_out > self._told:
+            logger.warning("%d lines left out: output was not read", left_out - self._told)
+            self._told = left_out
+        write_line(line)
+
+    def _end(self, error: Exception) -> None:
+        if not isinstance(error, BrokenPipeError):
+            logger.warning("standard output: %s", error)
+        self._stop.set()
