@@ -1,0 +1,167 @@
+"""Why a thread stands where it stands, read off its innermost frames and the kernel's words: data.
+
+A reason is what the place is for, not proof that it waits there for ever: `stacks.compare` adds
+the time.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from dflash_watch.frame import StackFrame, ThreadStack
+
+NEAR = 4
+"""Frames from the leaf in which a blocking call counts."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A function and file that mean a reason."""
+
+    reason: str
+    name: re.Pattern[str]
+    file: re.Pattern[str]
+
+
+def _rules(*rows: tuple[str, str, str]) -> tuple[Rule, ...]:
+    return tuple(Rule(reason, re.compile(name), re.compile(file)) for reason, name, file in rows)
+
+
+# Where threads block: looked for near the leaf, the leaf first.
+_BLOCKING = _rules(
+    ("queue-put", r"^_?(?:put|offer|push|send_item)", r"queues?\.pyx?$|queue[^/]*\.py$"),
+    ("queue-get", r"^_?(?:get|take|pop|recv_item)", r"queues?\.pyx?$|queue[^/]*\.py$"),
+    ("queue-get", r"^(?:_try_get_data|_get_data)$", r"utils/data/dataloader\.py$"),
+    ("file-lock", r".", r"(?:file_?lock|file_baton|filelock)[^/]*\.py$|/(?:filelock)/"),
+    ("file-lock", r"^(?:flock|lockf|fcntl)", r"."),
+    ("join", r"^(?:join|_wait_for_tstate_lock)$", r"(?:threading|multiprocessing/\w+)\.py$"),
+    ("subprocess", r"^_?(?:try_)?(?:wait|communicate|poll)$", r"(?:subprocess|popen_\w+)\.py$"),
+    ("lock", r"^(?:acquire|__enter__|lock)", r"(?:threading|locks?|semaphore|synchronize)\.py$"),
+    ("collective", r".", r"torch/distributed/(?!elastic|run|launcher)|deepspeed/comm/"),
+    ("collective", r".", r"torch/nn/parallel/distributed\.py$"),
+    ("collective", r"^(?:all_?gather|all_?reduce|reduce_?scatter|barrier|broadcast)", r"."),
+    ("device", r"^(?:synchronize|cudaStreamSynchronize|cudaDeviceSynchronize|cuStreamSync)", r"."),
+    ("device", r".", r"lib(?:cuda|cudart|nccl|hip)[\w.\-]*\.so"),
+    ("socket", r"^(?:recv|recv_into|readinto|accept|connect|send|sendall|do_handshake|read)$",
+     r"(?:socket|ssl|http/client|urllib3/[^/]*|redis/\w+)\.py$"),
+    ("sleep", r"^(?:sleep|nanosleep|clock_nanosleep)$", r"."),
+    ("poll", r"^(?:select|poll|wait|_poll|epoll_wait)$",
+     r"(?:selectors|connection|libc[\w.\-]*\.so[\w.]*)(?:\.py)?$"),
+)  # fmt: skip
+_CONDITION = _rules(("condition", r"^wait(?:_for)?$", r"threading\.py$"))
+
+# What a thread is busy with: anywhere in the stack, the leaf first.
+_BUSY = _rules(
+    ("tune", r".", r"triton/runtime/autotuner\.py$|/autotuner/|triton/testing\.py$"),
+    ("tune", r"^do_bench", r"."),
+    ("compile", r".", r"torch/_(?:dynamo|inductor|functorch)/|triton/compiler/|triton/backends/"),
+    ("compile", r".", r"utils/cpp_extension\.py$"),
+    ("save", r"^(?:save|_save|_legacy_save|save_file|save_pretrained)$", r"."),
+    ("load", r"^(?:load|_load|load_file|from_pretrained|load_state_dict|_load_pretrained_model)$",
+     r"(?:serialization|safetensors|modeling_utils|auto_factory|hub|module)[^/]*\.py$"),
+    ("import", r"^(?:_find_and_load|_load_unlocked|exec_module|_call_with_frames_removed)$", r"."),
+)  # fmt: skip
+# Frames of a compiled function that merely runs, and of the compiler's wrapper around it.
+_NOT_COMPILING = re.compile(
+    r"torch/_dynamo/(?:eval_frame|external_utils|nn_module)[^/]*\.py$"
+    r"|torch/_functorch/_aot_autograd/runtime_wrappers\.py$|torch/_inductor/(?:utils|output_code)\.py$"
+)
+
+_SYSCALLS = {
+    "202": "lock",
+    "35": "sleep",
+    "230": "sleep",
+    "7": "poll",
+    "23": "poll",
+    "232": "poll",
+    "270": "poll",
+    "271": "poll",
+    "281": "poll",
+    "61": "join",
+    "247": "join",
+    "45": "socket",
+    "47": "socket",
+    "42": "socket",
+    "43": "socket",
+    "73": "file-lock",
+    "16": "device",
+}
+_WCHAN = (
+    ("nfs", "storage"),
+    ("rpc_", "storage"),
+    ("fuse", "storage"),
+    ("futex", "lock"),
+    ("nanosleep", "sleep"),
+    ("pipe", "pipe"),
+    ("poll", "poll"),
+    ("nvidia", "device"),
+    ("uvm", "device"),
+    ("flock", "file-lock"),
+    ("ptrace", "traced"),
+)
+
+# Threads that are in every dump and wait by design.
+_HELPERS = _rules(
+    ("helper", r".", r"torch/_inductor/compile_worker/|tqdm/_monitor\.py$|wandb/|sentry_sdk/"),
+    ("helper", r"^_worker$", r"concurrent/futures/thread\.py$"),
+    ("helper", r"^_feed$", r"multiprocessing/queues\.py$"),
+    ("helper", r"^(?:_serve|_handle_\w+)$", r"multiprocessing/(?:resource_sharer|pool)\.py$"),
+    ("helper", r".", r"torch/utils/tensorboard/|tensorboard/summary/|prometheus_client/"),
+    ("helper", r"^_run$", r"dflash_events/(?:ticker|sink)\.py$"),
+)
+_HELPER_NAMES = re.compile(
+    r"^(?:dflash-(?:events|ticker)|QueueFeederThread|tqdm_monitor|ThreadPoolExecutor-\d+_\d+"
+    r"|pt_autograd_\d+|pt_nccl_\w+|cuda-EvtHandlr|pin_memory)"
+)
+
+
+def wait_reason(thread: ThreadStack) -> str:
+    """Why the thread stands: a blocking place near its leaf, what it is busy with, or the kernel.
+
+    Returns:
+        `queue-get queue-put lock file-lock join subprocess collective device socket sleep poll
+        condition storage disk stopped traced pipe` where it waits; `tune compile save load import`
+        where it works on something known; `none` for plain code; `unknown` without any evidence.
+    """
+    if thread.state in ("T", "t"):
+        return "stopped" if thread.state == "T" else "traced"
+    near = _first(_BLOCKING, thread.frames[:NEAR])
+    # Waiting on a lock while tuning is waiting; syncing the device while tuning is tuning.
+    busy = _first(_BUSY, tuple(f for f in thread.frames if not _NOT_COMPILING.search(f.file)))
+    if near in ("device", "sleep", "subprocess") and busy in ("tune", "compile"):
+        return busy
+    known = near or _first(_CONDITION, thread.frames[:1]) or busy or _kernel_reason(thread)
+    return known or ("none" if thread.frames else "unknown")
+
+
+def is_helper(thread: ThreadStack) -> bool:
+    """The thread is a service of the interpreter or a library, idle by design, or has no frames."""
+    if thread.name and _HELPER_NAMES.match(thread.name):
+        return True
+    if not thread.frames:
+        return (
+            thread.state in (None, "S") and not thread.owns_gil and thread.name in (None, "python")
+        )
+    return _first(_HELPERS, thread.frames) is not None
+
+
+def _first(rules: tuple[Rule, ...], frames: tuple[StackFrame, ...]) -> str | None:
+    for frame in frames:
+        for rule in rules:
+            # Newer tools say `Queue.get`, older ones `get`.
+            if rule.file.search(frame.file) and rule.name.search(frame.name.rpartition(".")[2]):
+                return rule.reason
+    return None
+
+
+def _kernel_reason(thread: ThreadStack) -> str | None:
+    if thread.wchan:
+        for word, reason in _WCHAN:
+            if word in thread.wchan:
+                return reason
+    if thread.state == "D":
+        return "disk"
+    if thread.state == "R" or thread.syscall == "running":
+        return "none"
+    return _SYSCALLS.get((thread.syscall or "").split(" ")[0])
