@@ -12,7 +12,7 @@ from dflash_events import layout as at
 from dflash_events.identity import Identity, is_alive
 from dflash_events.schema import STATES, WAITS, RunDirError
 
-_TRIES = 5
+_TRIES = 50
 _WORD = 8
 
 
@@ -31,7 +31,7 @@ class BeatReader:
     def __init__(self, path: str | Path, *, expect: Identity | None = None) -> None:
         self.path, self.expect = Path(path), expect
         self.torn = 0
-        """Slots that never came out whole in one read and were taken as they were."""
+        """How often a slot did not come out whole."""
         try:
             self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -44,6 +44,7 @@ class BeatReader:
             raise
         self.identity = _identity(header)
         self._texts: list[str] = []
+        self._whole_before: dict[int, tuple[int, ...]] = {}
 
     def __enter__(self) -> BeatReader:
         return self
@@ -79,8 +80,8 @@ class BeatReader:
         self._load_texts(header)
         foreign = self._is_foreign()
         used = min(max(header[at.H_SLOTS_USED], 0), at.SLOTS)
-        slots = self._whole(at.SLOTS_AT, at.SLOT_WORDS, at.S_END, used)
-        ticker = self._whole(at.TICKER, at.TICKER_WORDS, at.T_END, 1)[0]
+        slots = self._whole(at.SLOTS_AT, at.SLOT_WORDS, at.S_BEGIN, used)
+        ticker = self._whole(at.TICKER, at.TICKER_WORDS, at.T_BEGIN, 1)[0]
         # After the slots: what was stored while we read has an age of at least zero.
         now = time.monotonic_ns() if now_ns is None else now_ns
         phase = self._text(header[at.H_PHASE])
@@ -120,24 +121,24 @@ class BeatReader:
             )
         return struct.unpack(f"<{count}q", raw)
 
-    def _whole(self, start: int, size: int, end: int, count: int = 1) -> list[tuple[int, ...]]:
-        """`count` blocks of `size` words, each as one store left it.
+    def _whole(self, start: int, size: int, begin: int, count: int) -> list[tuple[int, ...]]:
+        """`count` blocks of `size` words, each as one change left it.
 
-        Sequence numbers are compared across three reads, in the order END, fields, BEGIN. A writer
-        killed in mid-store leaves a block torn for ever: it is then taken as it stands.
+        Word 0 of a block is its END, word `begin` its BEGIN. A writer taken off its core or
+        killed in mid-store leaves a block torn for longer: then it is what it was at the look
+        before, and at the first look what stands there.
         """
-        ends, blocks, begins = (self._blocks(start, size, count) for _ in range(3))
+        blocks = self._blocks(start, size, count)
         for number in range(count):
             tries = 0
-            while not ends[number][end] == blocks[number][end] == begins[number][0]:
+            while blocks[number][0] != blocks[number][begin]:
                 tries += 1
                 if tries > _TRIES:
                     self.torn += 1
+                    blocks[number] = self._whole_before.get(start + number, blocks[number])
                     break
-                where = start + number * size
-                ends[number], blocks[number], begins[number] = (
-                    self._words(where, size) for _ in range(3)
-                )
+                blocks[number] = self._words(start + number * size, size)
+            self._whole_before[start + number] = blocks[number]
         return blocks
 
     def _blocks(self, start: int, size: int, count: int) -> list[tuple[int, ...]]:

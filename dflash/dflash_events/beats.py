@@ -30,6 +30,7 @@ class BeatPage:
         self.note: str | None = None
         self._lock = threading.Lock()
         self._texts = {"": 0}
+        self._memfd: int | None = None
         self._map = self._create(identity, unique, shm)
         self.words = memoryview(self._map).cast("q")
         self._write_header(identity)
@@ -38,11 +39,16 @@ class BeatPage:
         path = shm / f"{PREFIX}{identity.pid}-{identity.start_ticks}-{unique}"
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            self.path = path
-            return _reserved_map(fd)
+            try:
+                mapped = _reserved_map(fd)
+            except OSError:
+                remove_quietly(path)
+                raise
         except OSError as error:
             self.note = f"no page in {shm}: {error.strerror or error}"
-            remove_quietly(path)
+        else:
+            self.path = path
+            return mapped
         try:
             # Its descriptor stays open: that is the only name it has.
             self._memfd = os.memfd_create(PREFIX + unique)
@@ -96,7 +102,7 @@ class BeatPage:
                 words[at.H_WORKERS_LEFT_OUT] += 1
                 return None
             base = at.SLOTS_AT + used * at.SLOT_WORDS
-            for field in range(at.S_STEP, at.S_END):
+            for field in range(at.S_STEP, at.S_BEGIN):
                 words[base + field] = at.NOTHING
             words[base + at.S_STATE] = STATES.index("running")
             for field in (at.S_PHASE, at.S_WAIT, at.S_WAIT_OBJECT, at.S_WAITS_FOR):
@@ -131,9 +137,19 @@ class BeatPage:
         """A copy of the whole page."""
         return self._map[:]
 
+    def become_private(self) -> None:
+        """In a forked child: go on in private memory, the page belongs to the parent."""
+        copy = mmap.mmap(-1, at.PAGE_BYTES)
+        copy[:] = self._map[:]
+        self._map, self.words = copy, memoryview(copy).cast("q")
+        self._lock = threading.Lock()
+
     def unlink(self) -> None:
         """Take the page's name away; whoever has it open still reads it."""
-        if self.path is not None and self.path.parent.name != "fd":
+        if self._memfd is not None:
+            os.close(self._memfd)
+            self._memfd = None
+        elif self.path is not None:
             remove_quietly(self.path)
 
 

@@ -9,7 +9,8 @@ The page is an array of little-endian signed 64-bit words, so that every field i
 
 A text is written before its number is used and never changes. Words of a slot that change carry the
 slot's sequence number at both ends: the writer stores BEGIN, the fields, END; the reader takes END,
-the fields, BEGIN and believes them when both are equal.
+the fields, BEGIN and believes them when both are equal. END lies first and BEGIN last, so that one
+ascending copy of the slot reads them in that order.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ H_BOOT_ID = 24
 """Five words: the 36 ASCII characters of the boot id."""
 
 TICKER = HEADER_WORDS
-T_BEGIN, T_BEATS, T_NS, T_LATE_NS, T_MAX_LATE_NS, T_END = range(6)
+T_END, T_BEATS, T_NS, T_LATE_NS, T_MAX_LATE_NS, T_BEGIN = range(6)
 TICKER_WORDS = 16
 
 TEXTS = 256
@@ -58,7 +59,7 @@ SLOTS = 128
 SLOT_WORDS = 32
 SLOTS_AT = TEXTS_AT + TEXTS * TEXT_WORDS
 (
-    S_BEGIN,
+    S_END,
     S_STEP,
     S_ITEMS,
     S_PROGRESS_NS,
@@ -70,7 +71,7 @@ SLOTS_AT = TEXTS_AT + TEXTS * TEXT_WORDS
     S_DEPTH,
     S_CAPACITY,
     S_STATE,
-    S_END,
+    S_BEGIN,
 ) = range(13)
 # Set once, before the slot is counted as used; TID again when a worker of that name starts anew.
 S_NAME, S_ROLE, S_DEVICE, S_TID = range(16, 20)

@@ -57,7 +57,14 @@ def open_beats(run_dir: str | Path, manifest: dict[str, Any]) -> BeatReader:
         RunDirError: none there, or none that can be read.
     """
     expect = identity_from(manifest.get("process"))
-    return BeatReader(beats_path(run_dir, manifest), expect=expect)
+    path, kept = beats_path(run_dir, manifest), Path(run_dir) / BEATS_NAME
+    try:
+        return BeatReader(path, expect=expect)
+    except RunDirError:
+        # The name of an anonymous page may mean another file once the run is over.
+        if path == kept or not _is_there(kept):
+            raise
+        return BeatReader(kept, expect=expect)
 
 
 def _is_there(path: Path) -> bool:

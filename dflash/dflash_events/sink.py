@@ -114,7 +114,10 @@ class Sink:
         self._closing.set()
         self._lines.put(None)
         self._thread.join(wait_s)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            self._page.count_dropped(self._lines.qsize())
+            return False
+        return True
 
     def _run(self) -> None:
         set_thread_comm("dflash-events")

@@ -9,6 +9,17 @@ from typing import Callable
 
 from dflash_events import layout as at
 from dflash_events.beats import BeatPage
+from dflash_events.layout import (
+    S_BEGIN,
+    S_END,
+    S_ITEMS,
+    S_PROGRESS_NS,
+    S_STEP,
+    S_WAIT,
+    S_WAIT_NS,
+    S_WAIT_OBJECT,
+    S_WAITS_FOR,
+)
 from dflash_events.schema import STATES, WAITS
 
 _NS = time.monotonic_ns
@@ -65,12 +76,12 @@ class Worker:
             items: items done since the start; None counts one more.
         """
         words, base = self._words, self._base
-        self._seq = words[base] = seq = self._seq + 1
-        self._items = words[base + 2] = self._items + 1 if items is None else items
+        self._seq = words[base + S_BEGIN] = seq = self._seq + 1
+        self._items = words[base + S_ITEMS] = self._items + 1 if items is None else items
         if step is not None:
-            words[base + 1] = step
-        words[base + 3] = _NS()
-        words[base + 12] = seq
+            words[base + S_STEP] = step
+        words[base + S_PROGRESS_NS] = _NS()
+        words[base + S_END] = seq
 
     def waiting(self, reason: str, object: str | None = None, on: str | None = None) -> Waiting:  # noqa: A002 - the word callers read: waiting("lock", object="mask-cache")
         """A context in which this worker waits.
@@ -153,10 +164,11 @@ class Worker:
     def set_wait(self, wait: tuple[int, int, int, int]) -> None:
         """Store a wait as `wait_now` describes it; for Waiting."""
         words, base = self._words, self._base
-        self._seq = words[base] = seq = self._seq + 1
+        self._seq = words[base + S_BEGIN] = seq = self._seq + 1
         self.wait_now = wait
-        words[base + 5], words[base + 6], words[base + 7], words[base + 8] = wait
-        words[base + 12] = seq
+        words[base + S_WAIT], words[base + S_WAIT_NS] = wait[0], wait[1]
+        words[base + S_WAIT_OBJECT], words[base + S_WAITS_FOR] = wait[2], wait[3]
+        words[base + S_END] = seq
 
     def set_phase(self, number: int) -> int:
         """Store a phase by its text's number, return the one before; for WorkerPhase."""
@@ -167,10 +179,10 @@ class Worker:
     def store(self, fields: dict[int, int]) -> None:
         """Store some fields (of layout.S_*) as one change."""
         words, base = self._words, self._base
-        self._seq = words[base] = seq = self._seq + 1
+        self._seq = words[base + S_BEGIN] = seq = self._seq + 1
         for field, value in fields.items():
             words[base + field] = value
-        words[base + at.S_END] = seq
+        words[base + S_END] = seq
 
 
 class Waiting:

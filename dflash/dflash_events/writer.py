@@ -258,6 +258,7 @@ class RunWriter(Announcer):
         """A child must not speak for its parent: all it says goes nowhere."""
         self._closed = self._exited = True
         self._lock, self._number = threading.Lock(), threading.Lock()
+        self.page.become_private()
         for worker in self._workers.values():
             worker.detach()
 
