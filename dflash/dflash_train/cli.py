@@ -1,0 +1,163 @@
+"""`dflash-train`: the command line, its help and its exit codes; imports no torch.
+
+Exit codes: 0 done, 1 failed, 64 usage, 75 stopped on request with a checkpoint written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from dflash_train.errors import EXIT_FAILED, DflashError, UsageError
+
+LAUNCHES = ("auto", "threads", "processes")
+EXAMPLES = """\
+examples:
+  dflash-train --preset tiny --run-dir runs/demo
+  dflash-train --preset tiny --run-dir runs/long optim.steps=2000 report.every_steps=20
+  dflash-train resume --run-dir runs/demo
+  dflash-train --preset tiny --run-dir runs/drill drill.fault=lock-cycle
+
+exit codes: 0 done, 1 failed, 64 usage, 75 stopped on request with a checkpoint written
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors are one line and exit 64."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"see {self.prog} --help")
+
+
+class _Version(argparse.Action):
+    """Reads the version only when asked: importing metadata costs more than parsing."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from dflash_events import __version__  # noqa: PLC0415  (only when asked)
+
+        sys.stdout.write(f"dflash-train {__version__}\n")
+        parser.exit()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All arguments of training and resuming."""
+    parser = _Parser(
+        prog="dflash-train",
+        description="Train a DFlash drafter against a frozen target. No command means: train.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("words", nargs="*", metavar="resume | section.key=value", help="command, then settings")
+    add("--preset", metavar="NAME", help="settings to start from: tiny (CPU, no downloads)")
+    add("--config", type=Path, metavar="FILE", help="TOML with sections of settings")
+    add("--run-dir", type=Path, metavar="DIR", help="where the run writes everything")
+    add("--target", metavar="PATH_OR_ID", help="the frozen model")
+    add("--data", metavar="FILE", help="chats or text to learn from")
+    add("--target-devices", metavar="LIST", help="one replica each, e.g. cpu,cpu")
+    add("--drafter-devices", metavar="LIST", help="one replica each, e.g. cpu,cpu")
+    add("--launch", choices=LAUNCHES, default="auto", help="one process with threads, or many")
+    add("--watch", action=argparse.BooleanOptionalAction, default=True, help="watchdog beside it")
+    add("--version", action=_Version, nargs=0, help="print the version and end")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run, and turn every ending into an exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code, stuck = _run(build_parser().parse_args(words), words)
+    except DflashError as error:
+        sys.stderr.write(f"dflash-train: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001  (the edge of the program)
+        traceback.print_exc(file=sys.stderr)
+        sys.stderr.write(f"dflash-train: {type(error).__name__}: {error}\n")
+        return EXIT_FAILED
+    if stuck:
+        sys.stderr.write(f"dflash-train: left without waiting for {', '.join(stuck)}\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, ...]]:
+    from dflash_train.run import RunRequest, execute  # noqa: PLC0415  (keeps --help fast)
+    from dflash_train.settings import merge, resolve  # noqa: PLC0415
+
+    is_resume, overrides = _split_words(given.words)
+    _refuse_unready(given)
+    if given.run_dir is None:
+        raise UsageError("--run-dir: missing", hint="e.g. --run-dir runs/demo")
+    overrides = [*_device_settings(given), *overrides]
+    if is_resume:
+        from dflash_train.settings import parse_overrides, read_toml  # noqa: PLC0415
+        from dflash_train.stored import stored_config  # noqa: PLC0415
+
+        config = stored_config(given.run_dir)
+        if given.config is not None:
+            config = merge(config, read_toml(given.config), str(given.config))
+        config = parse_overrides(config, overrides).check()
+    else:
+        if given.preset is None and given.config is None:
+            raise UsageError("nothing to train", hint="give --preset tiny or --config FILE")
+        config = resolve(given.preset or "tiny", given.config, overrides)
+    request = RunRequest(
+        config=config,
+        run_dir=given.run_dir,
+        command=("dflash-train", *words),
+        watch=given.watch,
+        resume=is_resume,
+    )
+    result = execute(request)
+    return result.code, result.stuck
+
+
+def _split_words(words: list[str]) -> tuple[bool, list[str]]:
+    """Command and settings.
+
+    Raises:
+        UsageError: neither the one nor the other.
+    """
+    from dflash_train.settings import suggest  # noqa: PLC0415  (keeps --help fast)
+
+    is_resume = bool(words) and words[0] == "resume"
+    rest = words[1:] if is_resume else words
+    for word in rest:
+        if "=" not in word:
+            raise UsageError(
+                f"{word}: expected section.key=value or a command{suggest(word, ('resume',))}"
+            )
+    return is_resume, rest
+
+
+def _refuse_unready(given: argparse.Namespace) -> None:
+    """What this version does not do ends here, before anything is written."""
+    if given.launch == "processes":
+        raise UsageError(
+            "--launch processes: not in this version", hint="use --launch threads, one process"
+        )
+    for name in ("target", "data"):
+        if getattr(given, name) is not None:
+            raise UsageError(
+                f"--{name}: this version trains on its own tiny target and data only",
+                hint="use --preset tiny",
+            )
+
+
+def _device_settings(given: argparse.Namespace) -> list[str]:
+    pairs = (("target", given.target_devices), ("drafter", given.drafter_devices))
+    return [f"{section}.devices={devices}" for section, devices in pairs if devices is not None]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

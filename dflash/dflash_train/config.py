@@ -1,0 +1,281 @@
+"""Every setting of a run, frozen; imports neither torch nor transformers.
+
+Rules that concern one field stand with its section; rules across sections in `Config.check`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dflash_train.errors import UsageError
+
+DRILLS = ("raise", "lock-cycle", "stop-taking", "stop-giving", "gil-busy", "gil-asleep")
+LAYER_TYPES = ("full_attention", "sliding_attention")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetConfig:
+    """The frozen model that gives the features."""
+
+    path: str | None = None
+    """Local folder or hub id; None: a tiny hybrid is built and taught on the spot."""
+    devices: tuple[str, ...] = ("cpu", "cpu")
+    """One replica, and one worker, each."""
+    layer_ids: tuple[int, ...] = (0, 1, 2)
+    """Layers whose output is a feature: layer i gives hidden_states[i + 1]."""
+    hidden_size: int = 64
+    num_layers: int = 4
+    num_heads: int = 4
+    num_kv_heads: int = 2
+    head_dim: int = 16
+    intermediate_size: int = 128
+    initializer_range: float = 0.125
+    """Wide: features of a narrowly initialised tiny model teach little (loss stays near 2.5)."""
+    pretrain_steps: int = 60
+    """Optimizer steps of the tiny target before it is frozen; 0 leaves it random."""
+    pretrain_lr: float = 4e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterConfig:
+    """The model that is trained."""
+
+    devices: tuple[str, ...] = ("cpu", "cpu")
+    """One replica, and one worker, each; gradients are averaged."""
+    num_layers: int = 2
+    num_heads: int = 4
+    num_kv_heads: int = 2
+    head_dim: int = 16
+    intermediate_size: int = 128
+    block_size: int = 8
+    """Positions of a block, anchor included; one less is drafted in a pass."""
+    layer_types: tuple[str, ...] = ("sliding_attention", "full_attention")
+    """One a layer. Sliding: causal in the block, with the window; full: both directions."""
+    sliding_window: int = 64
+    """Positions a sliding layer sees, its own included, as serving engines count them."""
+    mask_token_id: int = 3
+    """Stands at the drafted positions; neither pad nor end of text."""
+    rope_theta: float = 1e7
+    initializer_range: float = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """What is learned from."""
+
+    path: str | None = None
+    """Chats or prepared shards; None: structured documents made on the spot."""
+    num_documents: int = 768
+    vocab_size: int = 128
+    num_rules: int = 4
+    """Orders in which the made-up documents go through the vocabulary."""
+    min_length: int = 40
+    """Tokens of the shortest document; longer than a block."""
+    rows: int = 4
+    """Documents of one batch."""
+    buckets: tuple[int, ...] = (64, 96, 128)
+    """Lengths that batches are padded to, on the right; the last bounds a document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """How workers are joined."""
+
+    queue_capacity: int = 8
+    """Batches of hidden states the queue may hold; at least the number of drafters."""
+    loader_capacity: int = 4
+    num_threads: int = 1
+    """Threads inside one operation (torch); 1 keeps a CPU run repeatable and fair."""
+    stop_grace_s: float = 30.0
+    """How long workers may take to reach the end of a step after a stop request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimConfig:
+    """AdamW with a cosine after a linear warm-up."""
+
+    steps: int = 320
+    lr: float = 3e-3
+    min_lr_ratio: float = 0.1
+    warmup_ratio: float = 0.04
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+    accumulation: int = 1
+    """Batches of one drafter in one optimizer step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossConfig:
+    """Cross-entropy over blocks that start at random anchors."""
+
+    num_anchors: int = 16
+    """Blocks of one document, fresh each step; fixed, so shapes are fixed."""
+    decay: float = 4.0
+    """Positions until the weight has fallen by 1/e: 7, 5, 4 for blocks of 16, 10, 8."""
+    chunk_rows: int = 1024
+    """Rows of one lm_head product; bounds the memory of the logits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointConfig:
+    """What is kept for resuming."""
+
+    every_steps: int = 100
+    """0: only at the end and on a stop request."""
+    keep: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportConfig:
+    """What is said while training."""
+
+    every_steps: int = 5
+    expected_tokens_per_s: float | None = None
+    """What this run should reach; written into run.json for the watchdog."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillConfig:
+    """A fault on purpose, to see that it is noticed. Never set in a real run."""
+
+    fault: str | None = None
+    worker: tuple[str, ...] = ("drafter-1",)
+    """Whom it befalls; several by commas."""
+    at_step: int = 40
+    """-1: while warming up (`raise` only)."""
+    seconds: float = 3600.0
+    """How long a drill that sleeps or spins lasts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One run."""
+
+    preset: str = "tiny"
+    seed: int = 0
+    target: TargetConfig = field(default_factory=TargetConfig)
+    drafter: DrafterConfig = field(default_factory=DrafterConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    pipeline: PipelineConfig = field(default_factory=PipelineConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
+    drill: DrillConfig = field(default_factory=DrillConfig)
+
+    @property
+    def num_targets(self) -> int:
+        """Target workers."""
+        return len(self.target.devices)
+
+    @property
+    def num_drafters(self) -> int:
+        """Drafter workers."""
+        return len(self.drafter.devices)
+
+    @property
+    def batches_per_step(self) -> int:
+        """Batches of one optimizer step over all drafters."""
+        return self.num_drafters * self.optim.accumulation
+
+    def worker_names(self) -> tuple[str, ...]:
+        """All workers, in pipeline order."""
+        return (
+            "loader",
+            *(f"target-{i}" for i in range(self.num_targets)),
+            *(f"drafter-{i}" for i in range(self.num_drafters)),
+        )
+
+    def check(self) -> Config:
+        """Refuse what cannot work; returns itself.
+
+        Raises:
+            UsageError: names the key, what was seen and what is expected.
+        """
+        for key, is_ok, expected in _rules(self):
+            if not is_ok:
+                raise UsageError(f"{key}: got {_value(self, key)!r}, expected {expected}")
+        return self
+
+
+def _value(config: Config, key: str) -> object:
+    section, _, name = key.partition(".")
+    return getattr(getattr(config, section), name) if name else getattr(config, section)
+
+
+def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
+    layers = range(c.target.num_layers)
+    reserved = range(min(3, c.data.vocab_size))
+    longest = c.data.buckets[-1] if c.data.buckets else 0
+    return (
+        ("target.devices", bool(c.target.devices), "at least one device"),
+        ("drafter.devices", bool(c.drafter.devices), "at least one device"),
+        (
+            "target.layer_ids",
+            bool(c.target.layer_ids) and all(i in layers for i in c.target.layer_ids),
+            f"layers of the target, 0 to {c.target.num_layers - 1}",
+        ),
+        ("drafter.block_size", c.drafter.block_size >= 2, "2 or more"),
+        (
+            "drafter.layer_types",
+            len(c.drafter.layer_types) == c.drafter.num_layers
+            and all(kind in LAYER_TYPES for kind in c.drafter.layer_types),
+            f"{c.drafter.num_layers} of {', '.join(LAYER_TYPES)}",
+        ),
+        ("drafter.sliding_window", c.drafter.sliding_window >= 1, "1 or more"),
+        (
+            "drafter.mask_token_id",
+            c.drafter.mask_token_id not in reserved
+            and 0 <= c.drafter.mask_token_id < c.data.vocab_size,
+            "a token of the vocabulary that is not pad (0), start (1) or end (2)",
+        ),
+        (
+            "data.buckets",
+            bool(c.data.buckets) and list(c.data.buckets) == sorted(set(c.data.buckets)),
+            "lengths, each larger than the one before",
+        ),
+        (
+            "data.min_length",
+            c.drafter.block_size + 16 <= c.data.min_length <= longest,
+            f"a block and a prompt ({c.drafter.block_size + 16}) up to the last bucket ({longest})",
+        ),
+        ("data.rows", c.data.rows >= 1, "1 or more"),
+        ("data.num_rules", 1 <= c.data.num_rules <= 8, "1 to 8"),
+        ("data.vocab_size", c.data.vocab_size >= 32, "32 or more"),
+        (
+            "data.num_documents",
+            c.data.num_documents >= c.data.rows * c.batches_per_step,
+            f"enough for one step ({c.data.rows * c.batches_per_step})",
+        ),
+        (
+            "pipeline.queue_capacity",
+            c.pipeline.queue_capacity >= c.num_drafters,
+            f"one batch for each of the {c.num_drafters} drafters, or more",
+        ),
+        ("pipeline.loader_capacity", c.pipeline.loader_capacity >= 1, "1 or more"),
+        ("optim.steps", c.optim.steps >= 1, "1 or more"),
+        ("optim.lr", c.optim.lr > 0, "above 0"),
+        ("optim.accumulation", c.optim.accumulation >= 1, "1 or more"),
+        ("loss.num_anchors", c.loss.num_anchors >= 1, "1 or more"),
+        ("loss.decay", c.loss.decay > 0, "above 0"),
+        ("loss.chunk_rows", c.loss.chunk_rows >= 1, "1 or more"),
+        ("checkpoint.keep", c.checkpoint.keep >= 1, "1 or more"),
+        ("report.every_steps", c.report.every_steps >= 1, "1 or more"),
+        (
+            "drill.fault",
+            c.drill.fault is None or c.drill.fault in DRILLS,
+            f"one of {', '.join(DRILLS)}",
+        ),
+        (
+            "drill.worker",
+            c.drill.fault is None
+            or (bool(c.drill.worker) and set(c.drill.worker) <= set(c.worker_names())),
+            f"one of {', '.join(c.worker_names())}",
+        ),
+        (
+            "drill.fault",
+            c.drill.fault != "lock-cycle" or c.num_drafters >= 2,
+            "another fault: a lock cycle needs two drafters",
+        ),
+    )

@@ -1,0 +1,96 @@
+"""What a run is made of before its workers start: documents, a taught target, a fresh drafter."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_model, save_model
+from torch import Tensor
+from transformers import Qwen3_5ForCausalLM
+
+from dflash_train import streams, tiny
+from dflash_train.config import Config
+from dflash_train.data import BatchSource
+from dflash_train.drafter import Drafter, qwen3_config
+from dflash_train.targets import bound_kernels
+
+logger = logging.getLogger(__name__)
+
+TARGET_NAME = "target.safetensors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materials:
+    """Shared by all workers, changed by none."""
+
+    source: BatchSource
+    target: Qwen3_5ForCausalLM
+
+    @property
+    def embedding_VD(self) -> Tensor:
+        """Token embedding of the target, frozen."""
+        return self.target.model.embed_tokens.weight.detach()
+
+    @property
+    def head_VD(self) -> Tensor:
+        """lm_head of the target, frozen."""
+        return self.target.lm_head.weight.detach()
+
+
+def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> Materials:
+    """Documents from the seed, and the target taught on them.
+
+    A target already kept in the run directory is read instead, so that a resumed run has the very
+    same one without teaching it again.
+
+    Args:
+        config: seed, data, target.
+        run_dir: where the target is kept.
+        on_step: called after each teaching step; may raise to stop.
+    """
+    documents = tiny.make_documents(config)
+    lengths = [len(document.tokens) for document in documents]
+    logger.info("data: %d documents, %d to %d tokens", len(lengths), min(lengths), max(lengths))
+    model = tiny.build_target(config)
+    for name, bound in bound_kernels(model).items():
+        logger.info("target kernel %s: %s", name, bound)
+    kept = run_dir / TARGET_NAME
+    if kept.exists():
+        load_model(model, kept)
+        logger.info("target: read from %s", kept)
+    else:
+        tiny.teach_target(model, documents, config, _teller(config.target.pretrain_steps, on_step))
+        part = kept.with_suffix(".part")
+        save_model(model, str(part))
+        part.rename(kept)
+    model.requires_grad_(requires_grad=False)
+    return Materials(source=BatchSource(documents, config), target=model)
+
+
+def make_untaught(config: Config) -> Materials:
+    """As `make_tiny`, with a target that has learned nothing; for geometry only."""
+    documents = tiny.make_documents(config)
+    return Materials(source=BatchSource(documents, config), target=tiny.build_target(config))
+
+
+def new_drafter(config: Config) -> Drafter:
+    """A drafter with the first weights of this seed."""
+    geometry = qwen3_config(config.drafter, config.target.hidden_size, config.data.vocab_size)
+    with torch.random.fork_rng(devices=[]):  # modules draw once before `initialise` does
+        drafter = Drafter(geometry, len(config.target.layer_ids))
+    stream = streams.generator(config.seed, "drafter")
+    drafter.initialise(config.drafter.initializer_range, stream)
+    return drafter
+
+
+def _teller(total: int, on_step: Callable[[int], None]) -> Callable[[int, float], None]:
+    def tell(step: int, loss: float) -> None:
+        if step == 1 or step % 10 == 0 or step == total:
+            logger.info("teaching the target: %d/%d loss %.3f", step, total, loss)
+        on_step(step)
+
+    return tell

@@ -1,0 +1,180 @@
+"""All workers of one process as threads: started, supervised, ended together.
+
+The launch shape of CPU machines and single GPUs. It is safe by rules: first calls one at a time
+(`locks.WarmUp`), no exception lost (`fate.Fate`), delivery in order (`queue.OrderedQueue`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from dflash_events import RunWriter, Worker
+
+from dflash_train import checkpoint, workers
+from dflash_train.averaging import GradientMeeting
+from dflash_train.config import Config
+from dflash_train.drill import Drill
+from dflash_train.errors import PipelineStoppedError, WorkerFailedError
+from dflash_train.fate import Fate
+from dflash_train.locks import NamedLock, WarmUp
+from dflash_train.logs import log_only_to_file
+from dflash_train.materials import Materials
+from dflash_train.queue import OrderedQueue
+from dflash_train.report import Reporter
+from dflash_train.stop import StopRequest
+from dflash_train.workers import Line
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.2
+END_GRACE_S = 5.0
+
+Body = Callable[[Worker], None]
+
+
+def build_line(
+    config: Config,
+    run_dir: Path,
+    materials: Materials,
+    resumed: checkpoint.Checkpoint | None,
+    writer: RunWriter,
+    reporter: Reporter,
+    stop: StopRequest,
+) -> Line:
+    """Queues, locks and meeting of a run, not yet started."""
+    fate = Fate()
+    first = (resumed.step if resumed else 0) * config.batches_per_step
+    targets = tuple(name for name in config.worker_names() if name.startswith("target-"))
+    drafters = tuple(name for name in config.worker_names() if name.startswith("drafter-"))
+    weights_locks = {name: NamedLock(f"weights-of-{name}", fate) for name in drafters}
+    return Line(
+        config=config,
+        run_dir=run_dir,
+        materials=materials,
+        resumed=resumed,
+        writer=writer,
+        reporter=reporter,
+        fate=fate,
+        drill=Drill(config.drill, weights_locks, fate),
+        batches=OrderedQueue(
+            "batch-queue",
+            capacity=config.pipeline.loader_capacity,
+            lanes=1,
+            producers=("loader",),
+            first=first,
+            fate=fate,
+        ),
+        features=OrderedQueue(
+            "hs-queue",
+            capacity=config.pipeline.queue_capacity,
+            lanes=len(drafters),
+            producers=targets,
+            first=first,
+            fate=fate,
+        ),
+        meeting=GradientMeeting(drafters, lambda: stop.is_requested, fate),
+        warm_up=WarmUp((*targets, *drafters), fate),
+        weights_locks=weights_locks,
+    )
+
+
+class ThreadPipeline:
+    """One thread a worker.
+
+    Args:
+        line: what they share.
+        stop: when it was requested, workers have `pipeline.stop_grace_s` to finish their step.
+        on_look: called a few times a second while they work.
+    """
+
+    def __init__(self, line: Line, stop: StopRequest, on_look: Callable[[], None]) -> None:
+        self._line, self._stop, self._on_look = line, stop, on_look
+        self._threads: list[threading.Thread] = []
+
+    def run(self, main: Worker) -> None:
+        """Start all workers, wait for their end.
+
+        Raises:
+            WorkerFailedError: one of them failed, or does not come to the end of its step.
+        """
+        for name, role, index, device, body in self._posts():
+            thread = threading.Thread(
+                target=self._run_worker, args=(name, role, index, device, body), name=name
+            )
+            thread.daemon = True  # a worker that cannot end must not keep the process
+            self._threads.append(thread)
+            thread.start()
+        with main.waiting("peer", object="workers"):
+            try:
+                self._supervise()
+            finally:
+                self._line.fate.end()
+                self._await_all(END_GRACE_S)
+        self._line.fate.raise_failure()
+
+    def alive(self) -> tuple[str, ...]:
+        """Workers that have not ended."""
+        return tuple(thread.name for thread in self._threads if thread.is_alive())
+
+    def _posts(self) -> list[tuple[str, str, int, str, Body]]:
+        line, config = self._line, self._line.config
+        posts: list[tuple[str, str, int, str, Body]] = [
+            ("loader", "loader", 0, "cpu", partial(workers.load_batches, line))
+        ]
+        for i, device in enumerate(config.target.devices):
+            body: Body = partial(_target_body, line, device)
+            posts.append((f"target-{i}", "target", i, device, body))
+        for rank, device in enumerate(config.drafter.devices):
+            body = partial(_drafter_body, line, rank, device)
+            posts.append((f"drafter-{rank}", "drafter", rank, device, body))
+        return posts
+
+    def _run_worker(self, name: str, role: str, index: int, device: str, body: Body) -> None:
+        worker = self._line.writer.worker(name, role=role, index=index, device=device)
+        try:
+            body(worker)
+        except PipelineStoppedError:
+            worker.ended()
+        except BaseException as error:  # noqa: BLE001  (a worker's edge: no exception is lost)
+            worker.failed(error)
+            self._line.fate.fail(name, error)
+            log_only_to_file(logger, f"{name} failed\n{traceback.format_exc()}")
+        else:
+            worker.ended()
+
+    def _supervise(self) -> None:
+        while self.alive():
+            next(t for t in self._threads if t.is_alive()).join(LOOK_S)
+            self._on_look()
+            if self._line.fate.is_over:
+                return
+            self._check_grace()
+
+    def _check_grace(self) -> None:
+        since_s, grace_s = self._stop.since_s, self._line.config.pipeline.stop_grace_s
+        if since_s is None or self._line.meeting.is_stopping:  # saving may take what it takes
+            return
+        if time.monotonic() - since_s > grace_s:
+            raise WorkerFailedError(
+                ", ".join(self.alive()),
+                f"not at the end of a step {grace_s:.0f} s after {self._stop.signal_name}",
+            )
+
+    def _await_all(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
+
+
+def _target_body(line: Line, device: str, worker: Worker) -> None:
+    workers.run_target(line, worker, device)
+
+
+def _drafter_body(line: Line, rank: int, device: str, worker: Worker) -> None:
+    workers.run_drafter(line, worker, rank, device)

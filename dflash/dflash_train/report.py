@@ -1,0 +1,136 @@
+"""What is said about the steps: one line an interval, one event, a bar on a terminal.
+
+Nothing is read from a device between two intervals.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+import time
+
+import psutil
+import torch
+from dflash_events import RunWriter
+from torch import Tensor
+from tqdm import tqdm
+
+from dflash_train.averaging import Parcel
+from dflash_train.config import Config
+from dflash_train.metrics import FIELDS, StepMetrics, read_metrics
+from dflash_train.schedule import learning_rate
+
+logger = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Sums up steps and says how they went; called by the first drafter only.
+
+    Args:
+        config: interval, number of steps.
+        writer: takes the events.
+        first_step: steps done before this run began.
+        show_bar: draw a progress bar on standard error.
+    """
+
+    def __init__(
+        self, config: Config, writer: RunWriter, first_step: int, *, show_bar: bool
+    ) -> None:
+        self._config, self._writer = config, writer
+        self._first_step = first_step
+        self._sums = torch.zeros(len(FIELDS))
+        self._tokens = self._padded = self.tokens_total = 0
+        self._window_start_s = self._start_s = time.perf_counter()
+        self._bar = tqdm(
+            total=config.optim.steps,
+            initial=first_step,
+            unit="step",
+            disable=not show_bar,
+            file=sys.stderr,
+        )
+        self._process = psutil.Process(os.getpid())
+        self.done = first_step
+        """Steps done."""
+        self.last: StepMetrics | None = None
+
+    def begin(self) -> None:
+        """The clock of the first window starts now: warming up is not part of it."""
+        self._window_start_s = self._start_s = time.perf_counter()
+
+    def on_step(
+        self, done: int, sums: Tensor, parcels: tuple[Parcel, ...], queue: tuple[int, int]
+    ) -> None:
+        """One optimizer step has been made.
+
+        Args:
+            done: steps done, this one included.
+            sums: `metrics.FIELDS` of the step, on a device.
+            parcels: what the drafters brought.
+            queue: depth and capacity of the hidden-state queue.
+        """
+        self.done = done
+        if self._sums.device != sums.device:
+            self._sums = self._sums.to(sums.device)
+        self._sums += sums
+        self._tokens += sum(parcel.num_tokens for parcel in parcels)
+        self._padded += sum(parcel.num_padded for parcel in parcels)
+        self._bar.update(1)
+        every, total = self._config.report.every_steps, self._config.optim.steps
+        if done % every == 0 or done == total or done == self._first_step + 1:
+            self._say(done, queue)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.close()
+
+    def _say(self, done: int, queue: tuple[int, int]) -> None:
+        now_s = time.perf_counter()
+        tokens_per_s = self._tokens / max(now_s - self._window_start_s, 1e-9)
+        metrics = read_metrics(self._sums)  # the one copy from the device
+        lr, total = learning_rate(self._config.optim, done - 1), self._config.optim.steps
+        self.tokens_total += self._tokens
+        pace_s = (now_s - self._start_s) / max(done - self._first_step, 1)
+        logger.info(
+            "step=%d/%d loss=%.4f accept=%.2f tok/s=%d queue=%d/%d lr=%.2e grad=%.3f eta=%ds",
+            *(done, total, metrics.loss, metrics.acceptance_length, round(tokens_per_s)),
+            *(*queue, lr, metrics.grad_norm, round(pace_s * (total - done))),
+        )
+        self._writer.throughput(
+            step=done,
+            tokens_per_s=tokens_per_s,
+            tokens_total=self.tokens_total,
+            loss=metrics.loss,
+            lr=lr,
+            grad_norm=metrics.grad_norm,
+            queue_depth=queue[0],
+            queue_capacity=queue[1],
+            memory=self._memory(),
+            padding_ratio=1.0 - self._tokens / max(self._padded, 1),
+            acceptance_length=metrics.acceptance_length,
+        )
+        if metrics.skipped:
+            self._announce_skipped(done, metrics)
+        self._sums.zero_()
+        self._tokens = self._padded = 0
+        self._window_start_s = now_s
+        self.last = metrics
+
+    def _announce_skipped(self, done: int, metrics: StepMetrics) -> None:
+        logger.warning("step=%d: %d steps left out, gradient not finite", done, metrics.skipped)
+        if math.isfinite(metrics.grad_norm):  # otherwise the throughput event announced it
+            self._writer.numeric(step=done, what="grad_norm", value="nan")
+
+    def _memory(self) -> list[dict[str, object]]:
+        """Per device; for the CPU the resident set of the process."""
+        rows: list[dict[str, object]] = []
+        devices = dict.fromkeys((*self._config.target.devices, *self._config.drafter.devices))
+        for device in devices:
+            if device == "cpu":
+                used = reserved = self._process.memory_info().rss
+            else:
+                used = torch.cuda.memory_allocated(device)
+                reserved = torch.cuda.memory_reserved(device)
+            rows.append({"device": device, "allocated_bytes": used, "reserved_bytes": reserved})
+        return rows

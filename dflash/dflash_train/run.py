@@ -1,0 +1,136 @@
+"""One run from its directory to its exit code; imports torch only once the run can be watched."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dflash_events import RunWriter
+from dflash_events.manifest import source_hashes
+
+from dflash_train import access, logs, provenance
+from dflash_train.config import Config
+from dflash_train.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_STOPPED,
+    DflashError,
+    UsageError,
+)
+from dflash_train.settings import as_mapping
+from dflash_train.stop import StopRequest
+from dflash_train.watch import Watchdog
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What the command line asked for."""
+
+    config: Config
+    run_dir: Path
+    command: Sequence[str]
+    watch: bool = True
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How it ended."""
+
+    code: int
+    stuck: tuple[str, ...] = ()
+    """Workers that could not be ended: the process must be left without waiting for them."""
+
+
+def execute(request: RunRequest) -> RunResult:
+    """Train; every ending has its line in the log, its event and its exit code.
+
+    Raises:
+        UsageError: the directory cannot be used; nothing was started.
+    """
+    run_dir = prepare_directory(request.run_dir, resume=request.resume)
+    logs.open_log(run_dir, sys.stdout, sys.stderr)
+    stop = StopRequest()
+    stop.install()
+    access.allow_tracing()
+    watchdog = Watchdog(run_dir)
+    writer = _writer(request, run_dir, watchdog)
+    with writer:
+        if request.watch:
+            watchdog.start()
+        result = _train(request, run_dir, writer, stop, watchdog)
+    if result.code == EXIT_FAILED:
+        watchdog.leave()
+    else:
+        watchdog.end()
+    logs.close_log()
+    return result
+
+
+def prepare_directory(run_dir: Path, *, resume: bool) -> Path:
+    """Make the run directory, or refuse one that another run lives in.
+
+    Raises:
+        UsageError: not a directory, not writable, or it holds checkpoints of another run.
+    """
+    run_dir = run_dir.absolute()
+    has_checkpoints = any((run_dir / "checkpoints").glob("step-*"))
+    if has_checkpoints and not resume:
+        raise UsageError(
+            f"--run-dir {run_dir}: holds checkpoints of an earlier run",
+            hint=f"go on with `dflash-train resume --run-dir {run_dir}` or take another directory",
+        )
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        probe = run_dir / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"--run-dir {run_dir}: {error.strerror}") from error
+    return run_dir
+
+
+def _writer(request: RunRequest, run_dir: Path, watchdog: Watchdog) -> RunWriter:
+    config = request.config
+    return RunWriter(
+        run_dir,
+        config=as_mapping(config),
+        command=list(request.command),
+        total_steps=config.optim.steps,
+        log_path=run_dir / logs.LOG_NAME,
+        versions=provenance.versions(),
+        sources=source_hashes(provenance.source_files()),
+        expected_tokens_per_s=config.report.expected_tokens_per_s,
+        faulthandler_signal=access.arm_stack_signal(run_dir),
+        incidents_path=watchdog.incidents if request.watch else None,
+    )
+
+
+def _train(
+    request: RunRequest,
+    run_dir: Path,
+    writer: RunWriter,
+    stop: StopRequest,
+    watchdog: Watchdog,
+) -> RunResult:
+    from dflash_train import trainer  # noqa: PLC0415  (torch: seconds, and the run is visible by now)
+
+    training = trainer.Training(request.config, run_dir, writer, stop, watchdog.look)
+    try:
+        is_whole = training.run(resume=request.resume)
+    except DflashError as error:
+        logger.error("%s", error)  # noqa: TRY400  (one line for people; the traceback is in the log file)
+        writer.exit(EXIT_FAILED, "failed", str(error))
+        return RunResult(code=EXIT_FAILED, stuck=training.stuck())
+    if not is_whole:
+        logger.info("stopped on request (%s), checkpoint written", stop.signal_name)
+        writer.exit(EXIT_STOPPED, "stopped", f"stopped by {stop.signal_name}, checkpoint written")
+        return RunResult(code=EXIT_STOPPED)
+    logger.info("training is done: %d steps", request.config.optim.steps)
+    writer.exit(EXIT_DONE, "done")
+    return RunResult(code=EXIT_DONE)

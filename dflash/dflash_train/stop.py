@@ -1,0 +1,45 @@
+"""Stop requests: the first signal finishes the step and saves, the second ends at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from types import FrameType
+
+from dflash_train.errors import EXIT_FAILED, DflashError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StoppedAtOnceError(DflashError):
+    """A second signal came: nothing more is saved."""
+
+
+class StopRequest:
+    """Set by a signal, read by the drafters at the end of each step."""
+
+    def __init__(self) -> None:
+        self.signal_name: str | None = None
+        self.since_s: float | None = None
+        self._count = 0
+
+    def install(self) -> None:
+        """Take over SIGINT and SIGTERM; only in the main thread."""
+        for number in SIGNALS:
+            signal.signal(number, self._on_signal)
+
+    @property
+    def is_requested(self) -> bool:
+        """True after the first signal."""
+        return self.since_s is not None
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._count += 1
+        name = signal.Signals(number).name
+        if self._count == 1:
+            self.signal_name, self.since_s = name, time.monotonic()
+        elif self._count == 2:
+            raise StoppedAtOnceError(f"second signal ({name}): ended at once, nothing saved")
+        else:
+            os._exit(EXIT_FAILED)

@@ -1,0 +1,103 @@
+"""A frozen target as a source of features: the inner decoder, hooks on the chosen layers.
+
+Letters: B rows, T tokens, D hidden, F = layers * D.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from dflash_train.errors import DflashError
+
+GATED_DELTA_FUNCTIONS = (
+    "causal_conv1d_fn",
+    "torch_chunk_gated_delta_rule",
+    "torch_recurrent_gated_delta_rule",
+)
+
+
+class FeatureTarget:
+    """One replica of the target on one device.
+
+    Args:
+        decoder: inner decoder of a transformers model, with `.layers`; no lm_head. Copied.
+        layer_ids: layers whose *outputs* are taken: hidden_states[id + 1].
+        device: where this replica lives.
+    """
+
+    def __init__(self, decoder: nn.Module, layer_ids: tuple[int, ...], device: str) -> None:
+        copied: Any = copy.deepcopy(decoder)  # its class, and so its attributes, vary by family
+        self._decoder = copied.to(device)
+        self._decoder.eval().requires_grad_(requires_grad=False)
+        self._layer_ids, self.device = layer_ids, device
+        self._caught: dict[int, Tensor] = {}
+        for index in layer_ids:
+            self._decoder.layers[index].register_forward_hook(self._catcher(index))
+
+    def _catcher(self, index: int) -> Callable[[nn.Module, object, object], None]:
+        def catch(_module: nn.Module, _args: object, output: object) -> None:
+            hidden = output[0] if isinstance(output, tuple) else output
+            self._caught[index] = cast("Tensor", hidden)
+
+        return catch
+
+    @torch.no_grad()
+    def features(self, input_ids_BT: Tensor, attention_BT: Tensor) -> Tensor:
+        """Outputs of the chosen layers side by side; [B, T, F], zero at padding.
+
+        `no_grad`, not `inference_mode`: a drafter computes gradients with these.
+        """
+        self._caught.clear()
+        mask = attention_BT.to(self.device)
+        self._decoder(input_ids=input_ids_BT.to(self.device), attention_mask=mask, use_cache=False)
+        features_BTF = torch.cat([self._caught[i] for i in self._layer_ids], dim=-1)
+        self._caught.clear()
+        return features_BTF * mask[:, :, None].to(features_BTF.dtype)
+
+
+def check_features(features_BTF: Tensor, attention_BT: Tensor) -> None:
+    """Refuse features that cannot teach: not finite, all zero, or the same at every token.
+
+    Raises:
+        DflashError: what was seen.
+    """
+    real = features_BTF[attention_BT.to(features_BTF.device).bool()]
+    if not bool(torch.isfinite(real).all()):
+        raise DflashError("target features: not finite, expected numbers")
+    if float(real.abs().max()) == 0.0:
+        raise DflashError("target features: all zero, expected hidden states")
+    if float(real.std(dim=0).max()) == 0.0:
+        raise DflashError("target features: equal at every token, expected hidden states")
+
+
+def bound_kernels(model: nn.Module) -> dict[str, str]:
+    """Which implementation each Gated DeltaNet function really runs.
+
+    Returns:
+        Function name to `package.module` of what is bound, or `reference`; empty for a target
+        without linear-attention layers.
+    """
+    layers = [module for module in model.modules() if type(module).__name__.endswith("DeltaNet")]
+    if not layers:
+        return {}
+    module = inspect.getmodule(type(layers[0]))
+    found: dict[str, str] = {}
+    for name in GATED_DELTA_FUNCTIONS:
+        function = getattr(module, name, None)
+        if function is None:
+            continue
+        cells = inspect.getclosurevars(function).nonlocals
+        found[name] = _origin(cells, module.__name__ if module else "")
+    return found
+
+
+def _origin(cells: Mapping[str, object], reference: str) -> str:
+    implementation = cells.get("implementation")
+    origin = getattr(implementation, "__module__", None)
+    return "reference" if origin in (None, reference) else str(origin)

@@ -1,0 +1,118 @@
+"""Training as it can be read aloud: make the materials, run the pipeline, say how it went."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from dflash_events import RunWriter, Worker
+from transformers.utils import logging as transformers_logging
+
+from dflash_train import checkpoint, kernels
+from dflash_train.config import Config
+from dflash_train.errors import DflashError
+from dflash_train.materials import Materials, make_tiny, make_untaught
+from dflash_train.pipeline import ThreadPipeline, build_line
+from dflash_train.report import Reporter
+from dflash_train.stop import StopRequest
+from dflash_train.workers import build_replica, save_checkpoint
+
+logger = logging.getLogger(__name__)
+
+LOADING_BUDGET_S, TRAINING_DETAIL = 180.0, "threads"
+
+
+class _StopWhileLoadingError(DflashError):
+    """A stop was requested before the first step."""
+
+
+class Training:
+    """One run of one process.
+
+    Args:
+        config: all settings.
+        run_dir: exists.
+        writer: open.
+        stop: installed.
+        on_look: called a few times a second while workers work.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        run_dir: Path,
+        writer: RunWriter,
+        stop: StopRequest,
+        on_look: Callable[[], None],
+    ) -> None:
+        self._config, self._run_dir, self._writer = config, run_dir, writer
+        self._stop, self._on_look = stop, on_look
+        self._pipeline: ThreadPipeline | None = None
+
+    def run(self, *, resume: bool) -> bool:
+        """Train to the end, or to a stop request.
+
+        Returns:
+            True when all steps were made, False when stopped with a checkpoint.
+
+        Raises:
+            DflashError: it failed.
+        """
+        transformers_logging.set_verbosity_error()  # what is bound is said in our own lines
+        torch.set_num_threads(self._config.pipeline.num_threads)
+        main = self._writer.worker("main", role="main", index=0, device="cpu")
+        with self._writer.phase("loading", budget_s=LOADING_BUDGET_S):
+            resumed = self._resumed() if resume else None
+            materials = self._materials(main)
+        if materials is None:
+            return False
+        kernels.announce_tuning(self._writer)
+        reporter = Reporter(
+            self._config,
+            self._writer,
+            resumed.step if resumed else 0,
+            show_bar=sys.stderr.isatty() and sys.stdout.isatty(),
+        )
+        line = build_line(
+            self._config, self._run_dir, materials, resumed, self._writer, reporter, self._stop
+        )
+        self._pipeline = ThreadPipeline(line, self._stop, self._on_look)
+        try:
+            with self._writer.phase("training", detail=TRAINING_DETAIL):
+                self._pipeline.run(main)
+        finally:
+            reporter.close()
+        main.ended()
+        return reporter.done == self._config.optim.steps
+
+    def stuck(self) -> tuple[str, ...]:
+        """Workers that could not be ended."""
+        return self._pipeline.alive() if self._pipeline else ()
+
+    def _resumed(self) -> checkpoint.Checkpoint:
+        found = checkpoint.load_newest(self._run_dir)
+        checkpoint.check_geometry(found, self._config)
+        logger.info("resuming from %s", found.path)
+        return found
+
+    def _materials(self, main: Worker) -> Materials | None:
+        """None when a stop was requested meanwhile; then a checkpoint of step 0 is written."""
+
+        def on_step(_: int) -> None:
+            main.beat()
+            if self._stop.is_requested:
+                raise _StopWhileLoadingError("stopped while loading")
+
+        try:
+            return make_tiny(self._config, self._run_dir, on_step)
+        except _StopWhileLoadingError:
+            self._save_untouched()
+            return None
+
+    def _save_untouched(self) -> None:
+        materials = make_untaught(self._config)
+        replica = build_replica(self._config, materials, None, "cpu")
+        save_checkpoint(self._writer, self._run_dir, self._config, replica, 0, must=True)

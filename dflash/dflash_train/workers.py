@@ -1,0 +1,218 @@
+"""The loops of the three kinds of worker; everything they share comes in a `Line`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from dflash_events import RunWriter, Worker
+
+from dflash_train import checkpoint
+from dflash_train.averaging import GradientMeeting, Parcel
+from dflash_train.config import Config
+from dflash_train.data import Batch
+from dflash_train.drill import Drill
+from dflash_train.errors import DflashError
+from dflash_train.fate import Fate
+from dflash_train.leak import leak_test
+from dflash_train.locks import NamedLock, WarmUp
+from dflash_train.materials import Materials, new_drafter
+from dflash_train.metrics import FIELDS
+from dflash_train.queue import OrderedQueue, QueueClosedError
+from dflash_train.replica import DrafterReplica, FeatureBatch
+from dflash_train.report import Reporter
+from dflash_train.targets import FeatureTarget, check_features
+
+logger = logging.getLogger(__name__)
+
+WARM_UP_BUDGET_S, CHECKPOINT_BUDGET_S = 120.0, 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The production line: what all workers of a run share."""
+
+    config: Config
+    run_dir: Path
+    materials: Materials
+    resumed: checkpoint.Checkpoint | None
+    writer: RunWriter
+    reporter: Reporter
+    fate: Fate
+    drill: Drill
+    batches: OrderedQueue[Batch]
+    features: OrderedQueue[FeatureBatch]
+    meeting: GradientMeeting
+    warm_up: WarmUp
+    weights_locks: dict[str, NamedLock]
+
+    @property
+    def first_step(self) -> int:
+        """Steps done before this run."""
+        return self.resumed.step if self.resumed else 0
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Names of the drafters, in rank order."""
+        return tuple(self.weights_locks)
+
+    def step_of(self, batch_index: int) -> int:
+        """The step a batch belongs to."""
+        return batch_index // self.config.batches_per_step
+
+
+def load_batches(line: Line, worker: Worker) -> None:
+    """Loader: every batch of the run, in order."""
+    per_step = line.config.batches_per_step
+    for index in range(line.first_step * per_step, line.config.optim.steps * per_step):
+        step = line.step_of(index)
+        line.drill.before_work(worker, step)
+        batch = line.materials.source.batch(index)
+        line.drill.before_give(worker, step)
+        line.batches.put(index, batch, worker, ())
+        worker.beat(step)
+    line.batches.close(worker.name)
+
+
+def run_target(line: Line, worker: Worker, device: str) -> None:
+    """Target: takes the next batch, whoever it is for, and gives its features."""
+    with line.warm_up.turn(worker), worker.phase("warm-up", budget_s=WARM_UP_BUDGET_S):
+        line.drill.before_work(worker, -1)
+        target = FeatureTarget(line.materials.target.model, line.config.target.layer_ids, device)
+        largest = line.materials.source.largest()
+        features = target.features(largest.input_ids_BT, largest.attention_BT)
+        check_features(features, largest.attention_BT)
+        worker.beat()
+    step = line.first_step
+    while True:
+        line.drill.before_take(worker, step)
+        try:
+            batch = line.batches.get(0, worker, lambda _: "loader")
+        except QueueClosedError:
+            line.features.close(worker.name)
+            return
+        step = line.step_of(batch.index)
+        line.drill.before_work(worker, step)
+        features = target.features(batch.input_ids_BT, batch.attention_BT)
+        line.drill.before_give(worker, step)
+        line.features.put(batch.index, FeatureBatch(batch, features), worker, line.drafters)
+        worker.beat(step)
+
+
+def run_drafter(line: Line, worker: Worker, rank: int, device: str) -> None:
+    """Drafter: takes its share of a step, meets the others, makes the step."""
+    with line.warm_up.turn(worker), worker.phase("warm-up", budget_s=WARM_UP_BUDGET_S):
+        line.drill.before_work(worker, -1)
+        replica = build_replica(line.config, line.materials, line.resumed, device)
+        _warm_up_replica(line, replica, rank)
+        worker.beat()
+    if rank == 0:
+        line.reporter.begin()
+    for step in range(line.first_step, line.config.optim.steps):
+        parcel = _make_parcel(line, worker, replica, rank, step)
+        meeting = line.meeting.meet(rank, step, parcel, worker)
+        with line.weights_locks[worker.name].held(worker):
+            line.drill.with_own_weights(worker, step)
+            sums = replica.apply(meeting.parcels, step)
+        done = step + 1
+        worker.beat(done)
+        if rank == 0:
+            depth = (line.features.depth, line.features.capacity)
+            line.reporter.on_step(done, sums, meeting.parcels, depth)
+            _save_if_due(line, worker, replica, done, must=meeting.stop)
+        if meeting.stop:
+            if rank == 0:  # saved: the loader and the targets may go
+                line.fate.end()
+            return
+
+
+def _make_parcel(
+    line: Line, worker: Worker, replica: DrafterReplica, rank: int, step: int
+) -> Parcel:
+    """Gradient and sums of this drafter's batches of one step."""
+    gradient = replica.flat.begin_step(step)
+    sums = torch.zeros(len(FIELDS), device=gradient.device)
+    weight, tokens, padded = 0.0, 0, 0
+    for _ in range(line.config.optim.accumulation):
+        line.drill.before_take(worker, step)
+        item = line.features.get(rank, worker, line.batches.holder)
+        line.drill.before_work(worker, step)
+        sums += replica.accumulate(item)
+        weight += float(item.batch.weights_R.sum())  # on the host: waits for nothing
+        tokens += item.batch.num_tokens
+        padded += item.batch.input_ids_BT.numel()
+    return Parcel(gradient=gradient, sums=sums, weight=weight, num_tokens=tokens, num_padded=padded)
+
+
+def build_replica(
+    config: Config, materials: Materials, resumed: checkpoint.Checkpoint | None, device: str
+) -> DrafterReplica:
+    """A replica with the first weights of the seed, or those of a checkpoint."""
+    replica = DrafterReplica(
+        new_drafter(config), materials.embedding_VD, materials.head_VD, config, device
+    )
+    if resumed is not None:
+        replica.load(resumed.weights, resumed.optimizer)
+    return replica
+
+
+def _warm_up_replica(line: Line, replica: DrafterReplica, rank: int) -> None:
+    """The largest shape through forward, loss and backward; weights stay as they are."""
+    largest = line.materials.source.largest()
+    width = len(line.config.target.layer_ids) * line.config.target.hidden_size
+    stream = torch.Generator().manual_seed(0)
+    features = torch.randn(*largest.input_ids_BT.shape, width, generator=stream)
+    item = FeatureBatch(largest, features)
+    replica.flat.begin_step(0)
+    replica.accumulate(item)
+    if rank == 0:
+        leaks = leak_test(replica, item)
+        if leaks:
+            raise DflashError(f"leak test: {leaks[0]}", hint="the drafter sees its own answer")
+        logger.info(
+            "leak test: %d blocks see nothing at or after their anchor", len(largest.live_AK)
+        )
+
+
+def _save_if_due(
+    line: Line, worker: Worker, replica: DrafterReplica, done: int, *, must: bool
+) -> None:
+    every = line.config.checkpoint.every_steps
+    if not (must or done == line.config.optim.steps or (every and done % every == 0)):
+        return
+    with worker.phase("checkpointing", budget_s=CHECKPOINT_BUDGET_S):
+        save_checkpoint(line.writer, line.run_dir, line.config, replica, done, must=must)
+
+
+def save_checkpoint(
+    writer: RunWriter,
+    run_dir: Path,
+    config: Config,
+    replica: DrafterReplica,
+    done: int,
+    *,
+    must: bool,
+) -> None:
+    """Save, tell the log and the run directory; a full disk stops only who asked to stop.
+
+    Raises:
+        DflashError: it could not be written and the run ends here.
+    """
+    start_s = time.perf_counter()
+    try:
+        path, size = checkpoint.save(
+            run_dir, done, config, replica.weights(), replica.optimizer_state()
+        )
+    except OSError as error:
+        cause = error.strerror or str(error)
+        writer.checkpoint(step=done, path=run_dir / checkpoint.FOLDER_NAME, error=cause)
+        logger.error("checkpoint at step %d not written: %s; training goes on", done, cause)  # noqa: TRY400  (the cause is in the line)
+        if must or done == config.optim.steps:
+            raise DflashError(f"last checkpoint not written: {cause}") from error
+        return
+    seconds = time.perf_counter() - start_s
+    writer.checkpoint(step=done, path=path, seconds=seconds, bytes=size)
+    logger.info("checkpoint: %s (%.1f MB in %.2f s)", path, size / 1e6, seconds)
