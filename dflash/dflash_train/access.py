@@ -7,6 +7,7 @@ import faulthandler
 import signal
 from pathlib import Path
 
+PR_SET_NAME = 15
 PR_SET_PTRACER = 0x59616D61
 PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
 STACKS_NAME = "stacks.txt"
@@ -21,6 +22,19 @@ def allow_tracing() -> bool:
     """
     libc = ctypes.CDLL(None, use_errno=True)
     return bool(libc.prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) == 0)
+
+
+def name_process(name: str) -> None:
+    """What `ps` and `top` show for the process (15 characters of it are kept)."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def write_stacks(run_dir: Path) -> Path:
+    """All stacks now, appended to `stacks.txt`; returns that file."""
+    path = run_dir / STACKS_NAME
+    with path.open("a", encoding="utf-8") as file:
+        faulthandler.dump_traceback(file=file, all_threads=True)
+    return path
 
 
 def arm_stack_signal(run_dir: Path) -> int:

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, and turn every ending into an exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code, stuck = _run(build_parser().parse_args(words), words)
+        code, stuck = _run(build_parser().parse_intermixed_args(words), words)
     except DflashError as error:
         sys.stderr.write(f"dflash-train: {error}\n")
         return error.exit_code

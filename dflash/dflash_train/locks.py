@@ -39,6 +39,9 @@ class NamedLock:
                 while not self._lock.acquire(timeout=RECHECK_S):
                     self._fate.check()
                     worker.waits_on(self.owner)
+            if self._fate.is_over:
+                self._lock.release()
+                self._fate.check()
         self.owner = worker.name
         try:
             yield

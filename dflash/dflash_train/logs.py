@@ -64,8 +64,9 @@ def open_log(run_dir: Path, stdout: TextIO, stderr: TextIO) -> logging.Logger:
     return logger
 
 
-def log_only_to_file(logger: logging.Logger, text: str) -> None:
+def log_only_to_file(text: str) -> None:
     """A long text (a traceback) into train.log, not on the screen."""
+    logger = logging.getLogger(PACKAGE)
     record = logger.makeRecord(logger.name, logging.ERROR, __file__, 0, text, (), None)
     for handler in logger.handlers:
         if isinstance(handler, logging.FileHandler):

@@ -17,10 +17,11 @@ from pathlib import Path
 from dflash_events import RunWriter, Worker
 
 from dflash_train import checkpoint, workers
+from dflash_train.access import write_stacks
 from dflash_train.averaging import GradientMeeting
 from dflash_train.config import Config
 from dflash_train.drill import Drill
-from dflash_train.errors import PipelineStoppedError, WorkerFailedError
+from dflash_train.errors import DflashError, PipelineStoppedError
 from dflash_train.fate import Fate
 from dflash_train.locks import NamedLock, WarmUp
 from dflash_train.logs import log_only_to_file
@@ -66,6 +67,7 @@ def build_line(
             "batch-queue",
             capacity=config.pipeline.loader_capacity,
             lanes=1,
+            shown_to_takers=False,
             producers=("loader",),
             first=first,
             fate=fate,
@@ -73,6 +75,7 @@ def build_line(
         features=OrderedQueue(
             "hs-queue",
             capacity=config.pipeline.queue_capacity,
+            shown_to_takers=True,
             lanes=len(drafters),
             producers=targets,
             first=first,
@@ -101,7 +104,8 @@ class ThreadPipeline:
         """Start all workers, wait for their end.
 
         Raises:
-            WorkerFailedError: one of them failed, or does not come to the end of its step.
+            WorkerFailedError: one of them failed.
+            DflashError: a stop was requested, and they do not come to the end of a step.
         """
         for name, role, index, device, body in self._posts():
             thread = threading.Thread(
@@ -144,7 +148,7 @@ class ThreadPipeline:
         except BaseException as error:  # noqa: BLE001  (a worker's edge: no exception is lost)
             worker.failed(error)
             self._line.fate.fail(name, error)
-            log_only_to_file(logger, f"{name} failed\n{traceback.format_exc()}")
+            log_only_to_file(f"{name} failed\n{traceback.format_exc()}")
         else:
             worker.ended()
 
@@ -161,9 +165,11 @@ class ThreadPipeline:
         if since_s is None or self._line.meeting.is_stopping:  # saving may take what it takes
             return
         if time.monotonic() - since_s > grace_s:
-            raise WorkerFailedError(
-                ", ".join(self.alive()),
-                f"not at the end of a step {grace_s:.0f} s after {self._stop.signal_name}",
+            late = ", ".join(self.alive())
+            raise DflashError(
+                f"no end of a step within {grace_s:.0f} s of {self._stop.signal_name}: "
+                f"{late} still at work; nothing saved",
+                hint=f"where they are: {write_stacks(self._line.run_dir)}",
             )
 
     def _await_all(self, seconds: float) -> None:

@@ -31,6 +31,8 @@ class OrderedQueue(Generic[T]):
         producers: names of all who give; the queue is closed when each has closed.
         first: number of the first item, a multiple of `lanes`.
         fate: ends all waits.
+        shown_to_takers: takers show this queue's depth in their slot; otherwise only givers do, and
+            a worker between two queues shows the one it gives to.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class OrderedQueue(Generic[T]):
         producers: Sequence[str],
         first: int,
         fate: Fate,
+        shown_to_takers: bool,
     ) -> None:
         if capacity < lanes or first % lanes:
             raise ValueError(f"{name}: {capacity} places for {lanes} lanes from {first} on")
@@ -50,6 +53,7 @@ class OrderedQueue(Generic[T]):
         self._next = [first + lane for lane in range(lanes)]
         self._open = set(producers)
         self._fate = fate
+        self._shown_to_takers = shown_to_takers
         self._changed = fate.condition()
         self._holder: dict[int, str] = {}
 
@@ -107,7 +111,8 @@ class OrderedQueue(Generic[T]):
             self._holder[index] = worker.name
             self._holder.pop(index - 64 * self.capacity, None)
             self._next[lane] += len(self._next)
-            worker.queue(len(self._items), self.capacity)
+            if self._shown_to_takers:
+                worker.queue(len(self._items), self.capacity)
             self._changed.notify_all()
             return item
 

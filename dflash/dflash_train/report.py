@@ -43,6 +43,7 @@ class Reporter:
         self._sums = torch.zeros(len(FIELDS))
         self._tokens = self._padded = self.tokens_total = 0
         self._window_start_s = self._start_s = time.perf_counter()
+        tqdm.monitor_interval = 0  # no thread of its own beside the workers
         self._bar = tqdm(
             total=config.optim.steps,
             initial=first_step,

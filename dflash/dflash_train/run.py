@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,15 +61,21 @@ def execute(request: RunRequest) -> RunResult:
     access.allow_tracing()
     watchdog = Watchdog(run_dir)
     writer = _writer(request, run_dir, watchdog)
-    with writer:
-        if request.watch:
-            watchdog.start()
-        result = _train(request, run_dir, writer, stop, watchdog)
-    if result.code == EXIT_FAILED:
-        watchdog.leave()
-    else:
-        watchdog.end()
-    logs.close_log()
+    result = RunResult(code=EXIT_FAILED)
+    try:
+        with writer:
+            if request.watch:
+                watchdog.start()
+            result = _train(request, run_dir, writer, stop, watchdog)
+    except BaseException:
+        logs.log_only_to_file(traceback.format_exc())
+        raise
+    finally:
+        if result.code in (EXIT_DONE, EXIT_STOPPED):
+            watchdog.end()
+        else:
+            watchdog.leave()
+        logs.close_log()
     return result
 
 
@@ -125,8 +132,8 @@ def _train(
         is_whole = training.run(resume=request.resume)
     except DflashError as error:
         logger.error("%s", error)  # noqa: TRY400  (one line for people; the traceback is in the log file)
-        writer.exit(EXIT_FAILED, "failed", str(error))
-        return RunResult(code=EXIT_FAILED, stuck=training.stuck())
+        writer.exit(error.exit_code, "failed", str(error))
+        return RunResult(code=error.exit_code, stuck=training.stuck())
     if not is_whole:
         logger.info("stopped on request (%s), checkpoint written", stop.signal_name)
         writer.exit(EXIT_STOPPED, "stopped", f"stopped by {stop.signal_name}, checkpoint written")

@@ -11,9 +11,10 @@ import torch
 from dflash_events import RunWriter, Worker
 from transformers.utils import logging as transformers_logging
 
-from dflash_train import checkpoint, kernels
+from dflash_train import access, checkpoint, kernels
 from dflash_train.config import Config
-from dflash_train.errors import DflashError
+from dflash_train.devices import check_devices
+from dflash_train.errors import DflashError, UsageError
 from dflash_train.materials import Materials, make_tiny, make_untaught
 from dflash_train.pipeline import ThreadPipeline, build_line
 from dflash_train.report import Reporter
@@ -64,6 +65,8 @@ class Training:
         transformers_logging.set_verbosity_error()  # what is bound is said in our own lines
         torch.set_num_threads(self._config.pipeline.num_threads)
         main = self._writer.worker("main", role="main", index=0, device="cpu")
+        access.name_process("dflash-train")
+        check_devices(self._config)
         with self._writer.phase("loading", budget_s=LOADING_BUDGET_S):
             resumed = self._resumed() if resume else None
             materials = self._materials(main)
@@ -95,6 +98,11 @@ class Training:
     def _resumed(self) -> checkpoint.Checkpoint:
         found = checkpoint.load_newest(self._run_dir)
         checkpoint.check_geometry(found, self._config)
+        if found.step >= self._config.optim.steps:
+            raise UsageError(
+                f"{found.path}: has made {found.step} of {self._config.optim.steps} steps already",
+                hint="nothing to resume; for more: optim.steps=N",
+            )
         logger.info("resuming from %s", found.path)
         return found
 
