@@ -252,6 +252,8 @@ class AgentCost(Part, frozen=True, kw_only=True):
     pss_bytes: int | None = None
     children: int = 0
     frame_s: float = 0.0
+    frames_left_out: int = 0
+    """Looks not taken since the agent started because the reader was slow; nothing else is lost."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="hello"):
