@@ -1,0 +1,8 @@
+"""Runs on the watched side: standard library only, Python 3.8 and newer.
+
+Imports `dflash_events` and `pynvml` besides, which travel with it. `bundle.py` and `stub.py` are
+the operator's side of it.
+"""
+
+AGENT_VERSION = "0.1.0"
+PROTOCOL = 1

@@ -1,0 +1,57 @@
+"""Entry of the zipapp: `main(config_bytes)` is called by the stub (stub.py)."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import signal
+from typing import Any, Dict
+
+from dflash_watch.agent.look import Look
+from dflash_watch.agent.loop import Loop, be_modest, say
+from dflash_watch.agent.probes.gpus import GpuSource
+
+
+def main(config_bytes: bytes) -> int:
+    """Run the agent over standard input and output until its watcher goes.
+
+    Args:
+        config_bytes: the JSON of docs/frames.md, "Start".
+
+    Returns:
+        Exit code: 0 after an orderly end.
+    """
+    config: Dict[str, Any] = json.loads(config_bytes.decode("utf-8"))
+    target = absolute(config.get("target") or {})
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    be_modest()
+    raise_descriptor_limit()
+    os.chdir("/")
+    gpus = None if config.get("gpus") is False else GpuSource("/proc", config.get("gpu_library"))
+    look = Look("/proc", target, gpus)
+    # Children are forked from here: what is frozen stays shared with them.
+    gc.collect()
+    gc.freeze()
+    reason = Loop(config, look, 0, 1).run()
+    say("ends: " + reason)
+    return 0
+
+
+def absolute(target: Dict[str, Any]) -> Dict[str, Any]:
+    """Relative paths count from where the agent was started; it leaves that directory."""
+    return {
+        key: os.path.abspath(value)
+        if key in ("run_dir", "log") and isinstance(value, str)
+        else value
+        for key, value in target.items()
+    }
+
+
+def raise_descriptor_limit() -> None:
+    """Descriptors of threads are held open: take as many as the hard limit gives, up to 8192."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,297 @@
+"""Disposable child processes for everything that can block for ever.
+
+A source that may hang (a driver call, a dead mount) runs in a child, forked from the agent. The
+agent asks, goes on, and collects the answer when it is there. A child that does not answer is
+described (state, kernel function), killed once, never waited for, and never has a sibling: a new
+one is made only when the old one has ended, after a pause that doubles.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import struct
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
+
+from dflash_watch.agent import proc
+
+Serve = Callable[[Dict[str, Any]], Dict[str, Any]]
+PR_SET_PDEATHSIG = 1
+KILL_AFTER_DEADLINES = 3.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
+
+
+class Process(NamedTuple):
+    """A forked child: its number and our ends of its two pipes."""
+
+    pid: int
+    requests: int
+    answers: int
+
+
+def fork(serve: Serve) -> Process:
+    """A child that answers each request with `serve(request)` until its input ends.
+
+    Raises:
+        OSError: no process or descriptor is to be had.
+    """
+    child_in, requests = os.pipe()
+    answers, child_out = os.pipe()
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError:
+        for descriptor in (child_in, requests, answers, child_out):
+            os.close(descriptor)
+        raise
+    if pid == 0:
+        _be_child(serve, child_in, child_out, parent)
+    os.close(child_in)
+    os.close(child_out)
+    os.set_blocking(requests, False)
+    os.set_blocking(answers, False)
+    return Process(pid, requests, answers)
+
+
+def _be_child(serve: Serve, child_in: int, child_out: int, parent: int) -> NoReturn:
+    """Never returns: whatever happens, the child must not run the agent's own code."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        _die_with_parent(parent)
+        _close_all_but(child_in, child_out)
+        _answer_requests(serve, child_in, child_out)
+    finally:
+        os._exit(0)
+
+
+def _die_with_parent(parent: int) -> None:
+    """The kernel ends this child with the agent, also out of a call that sleeps."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _close_all_but(*keep: int) -> None:
+    """A stuck child must hold no pipe to the watcher: a link could not be closed then."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(nothing, descriptor)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) <= 2 or int(name) in keep:
+            continue
+        try:
+            # The agent's own code (and a pushed tool) lies in memory files: later imports need it.
+            if not os.readlink("/proc/self/fd/" + name).startswith("/memfd:"):
+                os.close(int(name))
+        except OSError:
+            continue  # the listing's own descriptor
+
+
+def _answer_requests(serve: Serve, child_in: int, child_out: int) -> None:
+    while True:
+        head = _read_exactly(child_in, 4)
+        body = _read_exactly(child_in, struct.unpack("<I", head)[0]) if head else None
+        if body is None:
+            return
+        try:
+            answer = serve(json.loads(body.decode("utf-8")))
+        except Exception as error:  # noqa: BLE001 - the runner of sources
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        packed = json.dumps(answer).encode("utf-8", "replace")
+        packed = struct.pack("<I", len(packed)) + packed
+        while packed:
+            packed = packed[os.write(child_out, packed) :]
+
+
+def _read_exactly(descriptor: int, count: int) -> Optional[bytes]:
+    data = b""
+    while len(data) < count:
+        part = os.read(descriptor, count - len(data))
+        if not part:
+            return None
+        data += part
+    return data
+
+
+class Child:
+    """One source behind a child: ask, collect later, explain silence.
+
+    Args:
+        name: for people: what is being asked, as in "nvidia driver".
+        serve: answers one request; runs in the child only, may keep state there.
+        deadline_s: silence that counts as stuck; the first answer of a child gets three times that.
+    """
+
+    def __init__(self, name: str, serve: Serve, deadline_s: float) -> None:
+        self._name, self._serve, self._deadline_s = name, serve, deadline_s
+        self._process: Optional[Process] = None
+        self._buffer = b""
+        self._asked_s: Optional[float] = None
+        self._answered_once = False
+        self._killed = False
+        self._pause_s = FIRST_PAUSE_S
+        self._start_at_s = 0.0
+        self._problem: Optional[str] = None
+        self._silent_since_s: Optional[float] = None
+        self._ending: List[int] = []
+
+    @property
+    def pid(self) -> Optional[int]:
+        """The child's process, stuck or not."""
+        return self._process.pid if self._process else None
+
+    @property
+    def answer_descriptor(self) -> Optional[int]:
+        """Readable when an answer has come."""
+        return self._process.answers if self._process else None
+
+    @property
+    def is_fresh(self) -> bool:
+        """The next request goes to a child that has not answered yet."""
+        return not self._answered_once
+
+    def ask(self, request: Dict[str, Any], now_s: float) -> bool:
+        """Send a request unless one is unanswered; starts the child when there is none.
+
+        Returns:
+            Whether it was sent.
+        """
+        self._reap(now_s)
+        if self._asked_s is not None or (self._process is None and now_s < self._start_at_s):
+            return False
+        try:
+            if self._process is None:
+                self._start()
+            packed = json.dumps(request).encode("utf-8", "replace")
+            assert self._process is not None
+            os.write(self._process.requests, struct.pack("<I", len(packed)) + packed)
+        except OSError as error:
+            self._problem = f"{self._name}: cannot ask: {error}"
+            return False
+        self._asked_s = now_s
+        return True
+
+    def collect(self, now_s: float, wait_s: float) -> Optional[Dict[str, Any]]:
+        """The answer, if it is there within `wait_s`; at most one a request."""
+        if self._process is None or self._asked_s is None:
+            return None
+        answers = self._process.answers
+        if wait_s > 0:
+            select.select([answers], [], [], wait_s)
+        try:
+            while True:
+                part = os.read(answers, 1 << 20)
+                if not part:
+                    break
+                self._buffer += part
+        except BlockingIOError:
+            pass
+        if (
+            len(self._buffer) < 4
+            or len(self._buffer) < 4 + struct.unpack("<I", self._buffer[:4])[0]
+        ):
+            self._watch(now_s)
+            return None
+        size = struct.unpack("<I", self._buffer[:4])[0]
+        answer: Dict[str, Any] = json.loads(self._buffer[4 : 4 + size].decode("utf-8"))
+        self._buffer = self._buffer[4 + size :]
+        self._asked_s, self._answered_once, self._problem = None, True, None
+        self._silent_since_s, self._pause_s, self._killed = None, FIRST_PAUSE_S, False
+        return answer
+
+    def gap(self, now_s: float) -> Optional[Dict[str, Any]]:
+        """Why there is no answer, as `reason` and `since_s`; None while all is well."""
+        if self._problem is None:
+            return None
+        since = self._silent_since_s
+        return {
+            "reason": self._problem,
+            "since_s": None if since is None else round(now_s - since, 1),
+        }
+
+    def close(self) -> None:
+        """End the child without waiting for it."""
+        if self._process is not None:
+            self._kill()
+            self._ending.append(self._process.pid)
+            self._forget()
+
+    def _start(self) -> None:
+        self._process = fork(self._serve)
+        self._buffer, self._answered_once, self._killed = b"", False, False
+
+    def _watch(self, now_s: float) -> None:
+        """No answer yet: once that is too long say what the child is doing, later kill it."""
+        assert self._asked_s is not None
+        assert self._process is not None
+        silent_s = now_s - self._asked_s
+        deadline_s = self._deadline_s * (1.0 if self._answered_once else 3.0)
+        if silent_s < deadline_s:
+            return
+        self._silent_since_s = (
+            self._asked_s if self._silent_since_s is None else self._silent_since_s
+        )
+        self._problem = describe_silence(
+            self._name, self._process.pid, now_s - self._silent_since_s, killed=self._killed
+        )
+        if silent_s >= deadline_s * KILL_AFTER_DEADLINES and not self._killed:
+            self._kill()
+        self._reap(now_s)
+
+    def _reap(self, now_s: float) -> None:
+        self._ending = [pid for pid in self._ending if not has_ended(pid)[0]]
+        if self._process is None:
+            return
+        ended, status = has_ended(self._process.pid)
+        if not ended:
+            return
+        if not self._killed:
+            how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "without an answer"
+            self._problem = f"{self._name}: the process that asks it ended ({how})"
+        self._silent_since_s = now_s if self._silent_since_s is None else self._silent_since_s
+        self._start_at_s = now_s + self._pause_s
+        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        self._forget()
+
+    def _kill(self) -> None:
+        assert self._process is not None
+        self._killed = True
+        try:
+            os.kill(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def _forget(self) -> None:
+        assert self._process is not None
+        os.close(self._process.requests)
+        os.close(self._process.answers)
+        self._process, self._asked_s = None, None
+
+
+def has_ended(pid: int) -> Tuple[bool, int]:
+    """Whether a child has ended, taking note of it, and its wait status."""
+    try:
+        done, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return True, 0
+    return done != 0, status
+
+
+def describe_silence(name: str, pid: int, silent_s: float, *, killed: bool = False) -> str:
+    """What a silent child is doing: its state and the kernel function it sleeps in."""
+    stat = proc.read_stat("/proc", pid)
+    wchan = (proc.read_text(f"/proc/{pid}/wchan", 128) or "").strip()
+    state = stat.state if stat else "gone"
+    place = f" in {wchan}" if wchan not in ("", "0") else ""
+    text = f"{name}: no answer for {silent_s:.0f} s, the call is in state {state}{place}"
+    return text + ("; killed, does not end" if killed and state not in ("gone", "Z") else "")
+
+
+def cpu_ticks(children: List[Child]) -> int:
+    """What living children have used, in ticks."""
+    stats = [proc.read_stat("/proc", child.pid) for child in children if child.pid is not None]
+    return sum(stat.cpu_ticks for stat in stats if stat is not None)

@@ -1,0 +1,240 @@
+"""One look at everything: asks slow sources, reads `/proc` meanwhile, collects, makes a frame."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from dflash_watch.agent import child as children
+from dflash_watch.agent import proc
+from dflash_watch.agent.files import Files
+from dflash_watch.agent.logsources import SourceFinder, is_unbuffered
+from dflash_watch.agent.probes.host import HostReader
+from dflash_watch.agent.probes.kernel import KernelReader
+from dflash_watch.agent.probes.processes import ProcessReader
+from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader
+from dflash_watch.agent.run import RunView
+from dflash_watch.agent.tools import directories_of
+
+MANY_THREADS_EVERY_S = 5.0
+SWITCHES_EVERY_S = 5.0
+COLLECT_WAIT_S = 0.05
+MAX_PROCESSES = 256
+ROOM_WANTED = (("/dev/shm", "shm"), ("/tmp", "tmp"))  # noqa: S108 - their free room, nothing in them
+PSS_EVERY_S = 60.0
+
+
+class Look:
+    """The probes of one agent and what they remember between frames.
+
+    Args:
+        root: `/proc`.
+        target: which run (docs/frames.md).
+        gpus: the GPU source, or None where none is wanted.
+    """
+
+    def __init__(self, root: str, target: Dict[str, Any], gpus: Optional[Any] = None) -> None:
+        self._root, self._target = root, target
+        self.run = RunView(root, target, os.getpid())
+        self.processes = ProcessReader(root)
+        self._threads = ThreadReader(root)
+        self._sources = SourceFinder(root)
+        self._files = Files(root)
+        self._host = HostReader(root)
+        self._kernel = KernelReader()
+        self._gpus = gpus
+        self._seq = 0
+        self._threads_read_s = self._switches_read_s = self._pss_read_s = float("-inf")
+        self._many_threads = False
+        self._pss_bytes: Optional[int] = None
+        self._unbuffered: Dict[int, Optional[bool]] = {}
+
+    def frame(self, left_out: int = 0) -> Dict[str, Any]:
+        """The record of this moment.
+
+        Args:
+            left_out: looks that were not taken because the reader was slow.
+        """
+        started_s = time.monotonic()
+        now_s, gaps = proc.boot_s(), []  # type: float, List[Dict[str, Any]]
+        frame: Dict[str, Any] = {"type": "frame", "seq": self._seq, "t": round(time.time(), 3)}
+        frame["boot_s"] = round(now_s, 3)
+        run = self._guard(gaps, "run", lambda: self.run.update(now_s))
+        self._seq += 1
+        pids = self.run.pids[:MAX_PROCESSES]
+        if self._gpus is not None:
+            self._gpus.ask(pids, now_s)
+        files = self._guard(gaps, "log", lambda: self._files.ask(self._file_request(now_s), now_s))
+        samples = self._guard(gaps, "process", lambda: self._read_processes(pids, now_s, gaps))
+        if samples is not None and self.run.root_pid is not None:
+            frame["processes"] = samples
+        threads = self._guard(gaps, "threads", lambda: self._read_threads(pids, now_s, gaps))
+        if threads is not None:
+            frame["threads"] = threads
+        host = self._guard(
+            gaps, "host", lambda: self._host.read(self.run.root_pid if pids else None)
+        )
+        self._add_kernel(frame, gaps, now_s)
+        if files is None:
+            files = self._files.collect(now_s, COLLECT_WAIT_S)
+        self._add_files(frame, files, host, gaps, now_s)
+        if self._gpus is not None:
+            frame.update(self._gpus.collect(proc.boot_s(), COLLECT_WAIT_S, gaps))
+        if host is not None:
+            frame["host"] = host
+        # After the files: a changed run.json belongs into this very frame.
+        frame["run"] = self._with_manifest(run)
+        frame["gaps"] = gaps
+        frame["cost"] = self._cost(started_s, left_out)
+        return frame
+
+    def tool_directories(self, pid: int) -> List[str]:
+        """Where the environment of the run's Python keeps its tools."""
+        return [
+            place
+            for each in dict.fromkeys([pid, *self.run.pids[:4]])
+            for place in directories_of(self._root, each)
+        ]
+
+    def close(self) -> None:
+        """End the children; let go of descriptors."""
+        self._threads.close()
+        self._kernel.close()
+        self._files.close()
+        if self._gpus is not None:
+            self._gpus.close()
+
+    def _guard(self, gaps: List[Dict[str, Any]], source: str, read: Callable[[], Any]) -> Any:
+        """Each source fails alone: an error nobody expected becomes its gap."""
+        try:
+            return read()
+        except Exception as error:  # noqa: BLE001 - the runner of parsers
+            gaps.append({"source": source, "reason": f"agent: {type(error).__name__}: {error}"})
+            return None
+
+    def _with_manifest(self, run: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+        if run is None:
+            return {"state": "none", "how": "newest", "note": "the search for the run failed"}
+        manifest = self.run.new_manifest()
+        return run if manifest is None else dict(run, manifest=manifest, name=self.run.name)
+
+    def _read_processes(
+        self, pids: List[int], now_s: float, gaps: List[Dict[str, Any]]
+    ) -> List[Dict[str, Any]]:
+        if len(self.run.pids) > len(pids):
+            reason = f"{len(self.run.pids)} processes, only {len(pids)} are read"
+            gaps.append({"source": "process", "reason": reason})
+        samples = (self.processes.read(pid, now_s) for pid in pids)
+        return [sample for sample in samples if sample is not None]
+
+    def _read_threads(
+        self, pids: List[int], now_s: float, gaps: List[Dict[str, Any]]
+    ) -> Optional[Dict[str, Any]]:
+        """Every thread, each frame; of more than HELD_THREADS at a slower pace of their own."""
+        if not pids or (
+            self._many_threads and now_s - self._threads_read_s < MANY_THREADS_EVERY_S - 0.1
+        ):
+            return None
+        self._threads_read_s = now_s
+        with_switches = now_s - self._switches_read_s >= SWITCHES_EVERY_S - 0.1
+        if with_switches:
+            self._switches_read_s = now_s
+        threads, note = self._threads.read(pids, with_switches=with_switches)
+        self._many_threads = sum(len(rows) for rows in threads.values()) > HELD_THREADS
+        if note:
+            gaps.append({"source": "threads", "reason": note})
+        return threads
+
+    def _file_request(self, now_s: float) -> Dict[str, Any]:
+        sources = self._sources.read(self.run.pids, now_s)
+        paths = self.run.paths
+        places = [(self.run.run_dir, "run-dir"), *ROOM_WANTED]
+        files = [source.path for source in sources if source.kind == "file"]
+        if files:
+            places.append((os.path.dirname(files[0]), "log"))
+        return {
+            "sources": [list(source) for source in sources],
+            "watched": self._target.get("log") or paths["log"],
+            "run_dir": self.run.run_dir,
+            "events": paths["events"],
+            "disks": [place for place in places if place[0]],
+        }
+
+    def _add_files(
+        self,
+        frame: Dict[str, Any],
+        files: Optional[Dict[str, Any]],
+        host: Optional[Dict[str, Any]],
+        gaps: List[Dict[str, Any]],
+        now_s: float,
+    ) -> None:
+        problem = self._files.gap(now_s)
+        if files is not None and "error" in files:
+            problem, files = {"reason": files["error"]}, None
+        if problem is not None:
+            gaps.extend(dict(problem, source=source) for source in ("log", "events"))
+        if files is None:
+            return
+        gaps.extend(files["gaps"])
+        if files.get("manifest"):
+            self.run.take_manifest(files["manifest"])
+        for key in ("logs", "events", "beats"):
+            if files.get(key) is not None:
+                frame[key] = files[key]
+        for sample in frame.get("logs", ()):
+            self._add_unbuffered(sample)
+        if host is not None:
+            host["disks"] = files["disks"]
+
+    def _add_unbuffered(self, sample: Dict[str, Any]) -> None:
+        pid = self.run.root_pid
+        if pid is None:
+            return
+        if self._unbuffered.get(pid) is None and len(self._unbuffered) < 64:
+            writer = next((each for each in self.run.pids if self.processes.is_python(each)), pid)
+            self._unbuffered[pid] = is_unbuffered(self._root, writer)
+        if self._unbuffered.get(pid) is not None:
+            sample["unbuffered"] = self._unbuffered[pid]
+
+    def _add_kernel(self, frame: Dict[str, Any], gaps: List[Dict[str, Any]], now_s: float) -> None:
+        lines, problem = self._kernel.read(now_s)
+        if lines:
+            frame["kernel"] = lines
+        if problem:
+            gaps.append({"source": "kernel", "reason": problem})
+
+    def _cost(self, started_s: float, left_out: int) -> Dict[str, Any]:
+        now_s = time.monotonic()
+        own = os.times()
+        living = [
+            each for each in (self._files.child, self._gpus.child if self._gpus else None) if each
+        ]
+        pids = [each.pid for each in living if each.pid is not None]
+        if now_s - self._pss_read_s >= PSS_EVERY_S:
+            self._pss_read_s = now_s
+            self._pss_bytes = read_pss([os.getpid(), *pids])
+        ticks = (
+            sum((own.user, own.system, own.children_user, own.children_system)) * proc.TICKS_PER_S
+        )
+        cost: Dict[str, Any] = {
+            "cpu_ticks": round(ticks) + children.cpu_ticks(living),
+            "pss_bytes": self._pss_bytes,
+            "children": len(pids),
+            "frame_s": round(now_s - started_s, 4),
+            "frames_left_out": left_out,
+        }
+        return {key: value for key, value in cost.items() if value is not None}
+
+
+def read_pss(pids: List[int]) -> Optional[int]:
+    """Proportional set size of these processes, bytes; None where the kernel does not tell."""
+    total = 0
+    for pid in pids:
+        for line in (proc.read_text(f"/proc/{pid}/smaps_rollup", proc.SHORT) or "").splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+                break
+        else:
+            return None
+    return total

@@ -1,0 +1,201 @@
+"""The agent's life: hello, a frame every so often, answers to requests; ends when nobody listens.
+
+Ends on the end of standard input, `stop`, the end of its allowed life, and when nobody takes what
+it writes. It never waits for the reader: while that is slow, looks are left out and counted.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import socket
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+from dflash_watch.agent import AGENT_VERSION, PROTOCOL, proc
+from dflash_watch.agent.look import Look
+from dflash_watch.agent.rundir import boot_id
+from dflash_watch.agent.stackjobs import StackJobs
+from dflash_watch.agent.tools import Tools
+from dflash_watch.agent.wire import Receiver, Sender, WireError
+
+FASTEST_S, SLOWEST_S = 0.1, 60.0
+LONGEST_LIFE_S = 7 * 86400.0
+
+
+def clamp_pace(every_s: Any) -> float:
+    """Seconds between frames within what is sensible; 1.0 for nonsense."""
+    try:
+        return min(max(float(every_s), FASTEST_S), SLOWEST_S)
+    except (TypeError, ValueError):
+        return 1.0
+
+
+def hello(root: str, code_sha256: str, tools: Dict[str, Optional[str]]) -> Dict[str, Any]:
+    """`frame.Hello`: proves where the agent runs."""
+    try:
+        namespace: Optional[int] = os.stat(root + "/self/ns/pid").st_ino
+    except OSError:
+        namespace = None
+    return {
+        "type": "hello",
+        "protocol": PROTOCOL,
+        "agent_version": AGENT_VERSION + ("+" + code_sha256[:12] if code_sha256 else ""),
+        "python": platform.python_version(),
+        "hostname": socket.gethostname(),
+        "boot_id": boot_id(root),
+        "pid_namespace": namespace,
+        "agent_pid": os.getpid(),
+        "uid": os.getuid(),
+        "ticks_per_s": proc.TICKS_PER_S,
+        "machine": platform.machine(),
+        "tools": tools,
+    }
+
+
+class Loop:
+    """One agent serving one watcher over two descriptors.
+
+    Args:
+        config: docs/frames.md, "Start".
+        look: makes the frames.
+        stdin: requests arrive here.
+        stdout: records leave here.
+    """
+
+    def __init__(self, config: Dict[str, Any], look: Look, stdin: int, stdout: int) -> None:
+        self._config, self._look = config, look
+        self._stdin, self._stdout = stdin, stdout
+        self._sender = Sender(stdout, str(config["nonce"]))
+        self._receiver = Receiver(stdin)
+        self._tools = Tools()
+        self._stacks = StackJobs()
+        self._every_s = clamp_pace(config.get("every_s", 1.0))
+        life_s = min(float(config.get("max_life_s") or 86400.0), LONGEST_LIFE_S)
+        self._ends_s = time.monotonic() + life_s
+        self._left_out = 0
+        self._stop = False
+
+    def run(self) -> str:
+        """Serve until the end; says why it ended."""
+        tools = {"py-spy": self._tools.find("py-spy", [])}
+        self._sender.send(hello("/proc", str(self._config.get("code_sha256") or ""), tools))
+        due_s = time.monotonic()
+        try:
+            while not self._stop:
+                now_s = time.monotonic()
+                if now_s >= self._ends_s:
+                    return "end of its allowed life"
+                if now_s >= due_s:
+                    self._send_frame()
+                    # A late frame does not make the next ones hurry: the pace starts anew.
+                    due_s = max(due_s + self._every_s, time.monotonic() + self._every_s / 2)
+                ended = self._wait(min(due_s, self._ends_s))
+                if ended:
+                    return "end of input"
+                due_s = min(due_s, time.monotonic() + self._every_s)
+        except WireError as error:
+            return str(error)
+        finally:
+            self._stacks.close()
+            self._look.close()
+        return "told to stop"
+
+    def _send_frame(self) -> None:
+        if not self._sender.ready:
+            self._left_out += 1
+            return
+        self._sender.send(self._look.frame(self._left_out))
+
+    def _wait(self, until_s: float) -> bool:
+        """Serve requests and finished stack samples until a moment; True: the input has ended."""
+        reading: List[int] = [self._stdin, *self._stacks.descriptors()]
+        writing = [] if self._sender.ready else [self._stdout]
+        pause_s = max(0.0, min(until_s - time.monotonic(), self._stacks.next_deadline_s()))
+        try:
+            readable, writable, _ = select.select(reading, writing, [], pause_s)
+        except InterruptedError:
+            return False
+        if writable:
+            self._sender.push()
+        for record, reply in self._stacks.collect(time.monotonic()):
+            self._sender.send(record)
+            self._sender.send(reply)
+        if self._stdin not in readable:
+            return False
+        requests, ended = self._receiver.receive()
+        for request, raw in requests:
+            self._serve(request, raw)
+        return ended
+
+    def _serve(self, request: Dict[str, Any], raw: bytes) -> None:
+        op, number = request.get("op"), request.get("id")
+        error: Optional[str] = None
+        if op == "stacks":
+            error = self._start_stacks(request)
+            if error is None:
+                return  # answered when the sample is there
+        elif op == "tool":
+            error = self._tools.keep(
+                str(request.get("name")), raw, str(request.get("sha256") or "")
+            )
+        elif op == "pace":
+            self._every_s = clamp_pace(request.get("every_s"))
+        elif op == "stop":
+            self._stop = True
+        elif op != "ping":
+            error = f"unknown op {op!r}"
+        self._sender.send(reply_to(number, error))
+
+    def _start_stacks(self, request: Dict[str, Any]) -> Optional[str]:
+        pid = request.get("pid")
+        if not isinstance(pid, int) or pid <= 0:
+            return f"stacks: pid expected, got {pid!r}"
+        near = self._look.tool_directories(pid)
+        tool = self._tools.find("py-spy", near)
+        return self._stacks.start(request.get("id"), pid, str(request.get("label") or ""), tool)
+
+
+def reply_to(number: Any, error: Optional[str] = None) -> Dict[str, Any]:
+    """A `reply` record."""
+    reply: Dict[str, Any] = {"type": "reply", "id": number, "ok": error is None}
+    if error is not None:
+        reply["error"] = error
+    return reply
+
+
+def be_modest() -> None:
+    """Give way to the run: processor, disk, and memory when the kernel must choose."""
+    for step in (_be_nice, _be_idle_on_disk, _be_killed_first):
+        try:
+            step()
+        except (OSError, AttributeError, ValueError):
+            continue  # not allowed here: no reason not to watch
+
+
+def _be_nice() -> None:
+    os.nice(10)
+
+
+def _be_idle_on_disk() -> None:
+    import ctypes
+
+    number = {"x86_64": 251, "aarch64": 30}.get(platform.machine())
+    if number is not None:
+        ctypes.CDLL(None).syscall(number, 1, 0, 3 << 13)  # ioprio_set(this process, idle class)
+
+
+def _be_killed_first() -> None:
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("900")
+
+
+def say(text: str) -> None:
+    """A line for people, on standard error; nobody listening is no failure."""
+    try:
+        sys.stderr.write(f"dflash-watch agent: {text}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return

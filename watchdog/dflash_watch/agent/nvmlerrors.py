@@ -1,0 +1,58 @@
+"""What the driver says, in words that a person can act on."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+import pynvml
+
+from dflash_watch.agent import proc
+
+NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND = 4, 9, 12
+GPU_IS_LOST, MISMATCH, UNKNOWN = 15, 18, 999
+
+
+def explain(error: pynvml.NVMLError, root: str) -> str:
+    """Why there is no GPU view at all."""
+    code = int(error.value)
+    texts = {
+        LIBRARY_NOT_FOUND: "no NVIDIA library (libnvidia-ml.so.1) here: no GPU, or its user space"
+        " is not in this container",
+        DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded, or its device nodes are not in this"
+        " container",
+        NO_PERMISSION: "the NVIDIA driver refuses: no permission for the device nodes (device"
+        " cgroup or file mode)",
+        GPU_IS_LOST: "a GPU is lost (fell off the bus): see Xid lines in the host's kernel log",
+        UNKNOWN: "the NVIDIA driver says 'unknown error': access to the devices was"
+        " taken away (systemd daemon-reload rewrites device rules of containers); jobs may go on",
+    }
+    if code == MISMATCH:
+        loaded = loaded_version(root)
+        module = f" (kernel module {loaded})" if loaded else ""
+        return (
+            f"driver/library version mismatch{module}: the libraries were updated under the"
+            " loaded module; running jobs go on, new CUDA programs fail until it is reloaded"
+        )
+    return texts.get(code, f"the NVIDIA driver says: {error} ({code})")
+
+
+def loaded_version(root: str) -> Optional[str]:
+    """Version of the loaded kernel module."""
+    text = proc.read_text(root + "/driver/nvidia/version", 4096) or ""
+    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    if found:
+        return found.group(1)
+    version = proc.read_text("/sys/module/nvidia/version", 64)
+    return version.strip() if version else None
+
+
+def field_error(error: pynvml.NVMLError) -> str:
+    """Why one field has no value."""
+    return {
+        pynvml.NVML_ERROR_NOT_SUPPORTED: "not supported",
+        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "not supported by this driver",
+        NO_PERMISSION: "no permission",
+        GPU_IS_LOST: "GPU is lost",
+        UNKNOWN: "unknown error",
+    }.get(error.value, f"{error} ({error.value})")

@@ -1,0 +1,116 @@
+"""One sample a process: state, ticks, switches, I/O, memory, descriptors.
+
+Ages come from CLOCK_BOOTTIME; CPU only as ticks, to be compared by the watcher.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Optional
+
+from dflash_watch.agent import proc
+from dflash_watch.agent.mask import command_text
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class ProcessFacts:
+    """What does not change while a process lives; read once."""
+
+    def __init__(self, root: str, stat: proc.Stat) -> None:
+        self.start_ticks = stat.start_ticks
+        argv = proc.read_argv(root, stat.pid)
+        self.argv = argv
+        self.exe = proc.read_link(f"{root}/{stat.pid}/exe")
+        self.is_python = proc.is_python(self.exe, stat.comm, argv)
+        self.cmd = command_text(argv) if argv else f"[{stat.comm}]"
+
+
+class ProcessReader:
+    """Samples of the run's processes, with the constant part kept between frames."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._facts: Dict[int, ProcessFacts] = {}
+
+    def facts(self, stat: proc.Stat) -> ProcessFacts:
+        """Command line, binary: from memory while it is the same process.
+
+        A process that has just been forked still shows its parent's words: it is asked again
+        while its name does not fit what was read.
+        """
+        known = self._facts.get(stat.pid)
+        if known is None or known.start_ticks != stat.start_ticks or not known.argv:
+            known = self._facts[stat.pid] = ProcessFacts(self._root, stat)
+        return known
+
+    def renew(self) -> None:
+        """Forget command lines: a process may have called exec since."""
+        self._facts.clear()
+
+    def is_python(self, pid: int) -> bool:
+        """Was this process seen to be a Python."""
+        known = self._facts.get(pid)
+        return known is not None and known.is_python
+
+    def read(self, pid: int, now_boot_s: float) -> Optional[Dict[str, Any]]:
+        """The sample of one process as `frame.ProcessSample`; None when it is gone."""
+        stat = proc.read_stat(self._root, pid)
+        if stat is None:
+            self._facts.pop(pid, None)
+            return None
+        facts = self.facts(stat)
+        base = f"{self._root}/{pid}/"
+        sample = {
+            "pid": pid,
+            "ppid": stat.ppid,
+            "start_ticks": stat.start_ticks,
+            "age_s": proc.age_s(stat.start_ticks, now_boot_s),
+            "state": stat.state,
+            "comm": stat.comm,
+            "cmd": facts.cmd,
+            "is_python": facts.is_python,
+            "cpu_ticks": stat.cpu_ticks,
+            "rss_bytes": stat.rss_pages * PAGE_BYTES,
+            "num_threads": stat.num_threads,
+            "exit_code": stat.exit_code if stat.state in "ZX" else None,
+        }
+        sample.update(parse_status(proc.read_text(base + "status", 8192) or ""))
+        sample.update(parse_io(proc.read_text(base + "io", proc.SHORT) or ""))
+        sample["wchan"] = parse_wchan(proc.read_text(base + "wchan", 256))
+        sample["syscall"] = parse_syscall(proc.read_text(base + "syscall", 256))
+        fds = proc.list_fds(self._root, pid)
+        sample["num_fds"] = None if fds is None else len(fds)
+        return {key: value for key, value in sample.items() if value is not None or key == "age_s"}
+
+
+def parse_status(text: str) -> Dict[str, Any]:
+    """Tracer and context switches of `/proc/PID/status` (those of the main thread)."""
+    values: Dict[str, Any] = {}
+    for line in text.splitlines():
+        if line.startswith("TracerPid:"):
+            values["tracer_pid"] = int(line[10:])
+        elif line.startswith("voluntary_ctxt_switches:"):
+            values["voluntary_switches"] = int(line[24:])
+        elif line.startswith("nonvoluntary_ctxt_switches:"):
+            values["involuntary_switches"] = int(line[27:])
+    return values
+
+
+def parse_io(text: str) -> Dict[str, Any]:
+    """Counters of `/proc/PID/io`; empty when not allowed."""
+    names = ("read_bytes", "write_bytes", "rchar", "wchar", "syscr", "syscw")
+    pairs = proc.parse_pairs(text)
+    return {name: int(pairs[name]) for name in names if pairs.get(name, "").isdigit()}
+
+
+def parse_wchan(text: Optional[str]) -> Optional[str]:
+    """Kernel function it sleeps in; None when running, hidden, or refused."""
+    text = (text or "").strip()
+    return text if text not in ("", "0") else None
+
+
+def parse_syscall(text: Optional[str]) -> Optional[str]:
+    """Number of the system call as text, or `running`; None when refused."""
+    word = (text or "").split(None, 1)
+    return word[0] if word else None
