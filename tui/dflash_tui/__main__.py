@@ -1,0 +1,24 @@
+"""`python -m dflash_tui`: the demo, for screenshots and for trying a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from dflash_tui.app import run
+from dflash_tui.demo.feed import DemoFeed
+from dflash_tui.demo.scenes import SCENES
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the demo; exit code as `app.run`."""
+    parser = argparse.ArgumentParser(prog="dflash_tui", description=__doc__)
+    parser.add_argument("--scene", choices=tuple(SCENES), help="stay at one scene")
+    parser.add_argument("--ascii", action="store_true", help="draw with plain ASCII")
+    options = parser.parse_args(arguments)
+    feed = DemoFeed(name=options.scene)
+    return run(feed, demo=True, ascii_only=True if options.ascii else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""`--demo`: every state on the screen, without any run and without an engine."""

@@ -1,0 +1,129 @@
+"""Where snapshots come from: the seam between the engine's process and the screen.
+
+The engine writes one snapshot a line as JSON; a daemon thread keeps the newest, so that no side
+waits for the other: a terminal that stops reading does not fill the engine's pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any, Final, Protocol
+
+import msgspec
+from dflash_watch.clock import Clock, SystemClock
+from dflash_watch.model import Link, Severity, Snapshot, Verdict
+
+LONGEST_LINE: Final = 64 * 2**20
+
+
+class Feed(Protocol):
+    """Newest snapshot out, commands in; no call waits."""
+
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot; None before the first."""
+
+    def send(self, command: dict[str, Any]) -> None:
+        """Hands a command to the engine: `{"op": "retry"}`, `{"op": "stacks"}`."""
+
+    def close(self) -> None:
+        """No more of either."""
+
+
+def blinded(snapshot: Snapshot | None, reason: str, wall_s: float) -> Snapshot:
+    """What may be shown once the watcher itself is gone: the last figures, and no verdict.
+
+    An end that was seen (finished, crashed) stays.
+    """
+    link = Link(state="closed", reason=reason, since_t=wall_s)
+    if snapshot is None:
+        return Snapshot(
+            t=wall_s,
+            run="",
+            verdict=Verdict.BLIND,
+            since_t=wall_s,
+            failure="watch-lost",
+            severity=Severity.WARNING,
+            summary=reason,
+            link=link,
+        )
+    if snapshot.verdict in {Verdict.FINISHED, Verdict.CRASHED}:
+        return snapshot
+    last = snapshot.verdict if snapshot.verdict is not Verdict.BLIND else snapshot.last_verdict
+    return msgspec.structs.replace(
+        snapshot,
+        verdict=Verdict.BLIND,
+        last_verdict=last,
+        since_t=snapshot.data_t or snapshot.t,
+        failure="watch-lost",
+        subject="link",
+        severity=Severity.WARNING,
+        summary=reason,
+        evidence=(),
+        next=("start the watcher again",),
+        link=link,
+    )
+
+
+class SocketFeed:
+    """Snapshots from the engine's socket, one JSON object a line; commands the same way back.
+
+    Args:
+        link: connected to the engine.
+        clock: for the moment at which the engine went.
+    """
+
+    def __init__(self, link: socket.socket, clock: Clock | None = None) -> None:
+        self._link, self._clock = link, clock or SystemClock()
+        self._newest: Snapshot | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._read, name="snapshots", daemon=True)
+        self._thread.start()
+
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot; blind once the engine is gone; None before the first."""
+        return self._newest
+
+    def send(self, command: dict[str, Any]) -> None:
+        """Sends the command if the engine takes it at once; else it is dropped."""
+        line = msgspec.json.encode(command) + b"\n"
+        with contextlib.suppress(OSError):  # the reader reports that the engine is gone
+            self._link.send(line, socket.MSG_DONTWAIT)
+
+    def close(self) -> None:
+        """Hangs up; the engine sees the end of its reader."""
+        self._closed = True
+        with contextlib.suppress(OSError):  # hung up already
+            self._link.shutdown(socket.SHUT_RDWR)
+        self._link.close()
+
+    def _read(self) -> None:
+        decoder = msgspec.json.Decoder(Snapshot)
+        pending = bytearray()
+        while not self._closed:
+            try:
+                chunk = self._link.recv(1 << 18)
+            except OSError as error:
+                return self._lose(f"the watcher's socket broke: {error.strerror}")
+            if not chunk:
+                return self._lose("the watcher process has ended")
+            pending += chunk
+            end = pending.rfind(b"\n")
+            if end >= 0:
+                newest = bytes(pending[pending.rfind(b"\n", 0, end) + 1 : end])
+                del pending[: end + 1]
+                self._decode(decoder, newest)
+            if len(pending) > LONGEST_LINE:
+                return self._lose("the watcher sends no line end")
+        return None
+
+    def _decode(self, decoder: msgspec.json.Decoder[Snapshot], line: bytes) -> None:
+        try:
+            self._newest = decoder.decode(line)
+        except msgspec.DecodeError as error:
+            self._lose(f"the watcher sends what this dashboard cannot read: {error}")
+
+    def _lose(self, reason: str) -> None:
+        if not self._closed:
+            self._newest = blinded(self._newest, reason, self._clock.wall_s())
