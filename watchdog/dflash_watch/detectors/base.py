@@ -1,0 +1,95 @@
+"""What a detector is, and what it may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dflash_watch.frame import Record
+from dflash_watch.model import (
+    Evidence,
+    EvidenceKind,
+    Inconclusive,
+    Limit,
+    RunOptions,
+    Severity,
+    Source,
+    Symptom,
+)
+from dflash_watch.progress import Progress
+from dflash_watch.window import Window
+from dflash_watch.window.waits import Waits
+
+Answer = Symptom | Inconclusive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One moment of a run, as all detectors of a cycle see it."""
+
+    window: Window
+    progress: Progress
+    limit: Limit
+    waits: Waits
+    options: RunOptions
+    suspect_since_t: float | None = None
+    """When the suspicion began whose stack samples count."""
+
+    @property
+    def now_t(self) -> float:
+        """The watched host's clock."""
+        return self.window.now_t
+
+    def age_s(self) -> float | None:
+        """Seconds of silence that count; None before the first step."""
+        return self.progress.age_s(self.window)
+
+    def is_overdue(self, share: float = 1.0) -> bool:
+        """Has silence passed this share of its limit?"""
+        age_s = self.age_s()
+        return age_s is not None and age_s > share * self.limit.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A small timeline and what the detector must say at its end."""
+
+    records: tuple[Record, ...]
+    subject: str | None = None
+    """Of the symptom that must be there; None: no symptom."""
+    options: RunOptions = field(default_factory=RunOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """A pure rule: the view in, symptoms or what is missing out."""
+
+    detect: Callable[[View, Any], Iterator[Answer]]
+    params: Any
+    firing: Callable[[], Example]
+    clear: Callable[[], Example]
+    names_many: bool = False
+    """Its symptoms are called `<file name>-<what>`."""
+
+
+def symptom(
+    subject: str,
+    severity: Severity,
+    since_t: float,
+    summary: str,
+    source: Source,
+    *more: Evidence,
+    starts: bool = True,
+) -> Symptom:
+    """A symptom whose summary is its first evidence; the runner stamps the name."""
+    own = Evidence(kind=EvidenceKind.FOR, text=summary, source=source)
+    return Symptom(
+        name="", subject=subject, severity=severity, since_t=since_t, summary=summary,
+        source=source, evidence=(own, *more), starts=starts,
+    )  # fmt: skip
+
+
+def missing(subject: str, what: str) -> Inconclusive:
+    """Cannot decide; the runner stamps the name."""
+    return Inconclusive(name="", subject=subject, missing=what)

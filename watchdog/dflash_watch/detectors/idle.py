@@ -1,0 +1,62 @@
+"""Workers that wait for nobody, make no progress and burn no CPU. No detector of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import View
+from dflash_watch.frame import BeatWorker
+
+COMPUTES = 0.1
+"""Cores of one thread above which it works, however long its item takes."""
+CPU_WINDOW_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """One idle worker and who suffers."""
+
+    worker: BeatWorker
+    since_s: float
+    why: str
+
+
+def idle_workers(view: View, role: str, least_s: float) -> Iterator[Idle]:
+    """Idle workers of a role that others wait for, or whose queue gives them work or room."""
+    told = view.window.told
+    if view.progress.phase is not None:
+        return
+    for worker in told.in_role(role):
+        since_s = worker.progress_age_s
+        if worker.state != "running" or since_s is None or since_s < least_s:
+            continue
+        if worker.name in view.waits.edges or worker.wait in {"device", "io"}:
+            continue
+        if _computes(view, worker):
+            continue
+        waiting = view.waits.awaited.get(worker.name, ())
+        if waiting:
+            yield Idle(worker, since_s, f"{', '.join(sorted(waiting))} wait for it")
+        elif _queue_calls(view, role):
+            depth, capacity = told.depths[-1][1], told.capacity
+            yield Idle(worker, since_s, f"the queue stands at {depth} of {capacity}")
+
+
+def _queue_calls(view: View, role: str) -> bool:
+    told = view.window.told
+    if not told.depths or not told.capacity:
+        return False
+    depth = told.depths[-1][1]
+    return depth > 0 if role == "drafter" else depth < told.capacity
+
+
+def _computes(view: View, worker: BeatWorker) -> bool:
+    window = view.window
+    if worker.tid is None or window.frame is None:
+        return False
+    for (_, tid), track in window.tracks.threads.items():
+        if tid == worker.tid:
+            used = track.used_ticks(window.frame.boot_s - CPU_WINDOW_S)
+            return used is not None and used[0] / window.ticks_per_s > COMPUTES * used[1]
+    return False

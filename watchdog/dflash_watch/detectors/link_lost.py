@@ -1,0 +1,62 @@
+"""The way to the run is lost, or frames no longer come.
+
+Sees:       the link's own state, and for how long no frame came, on the watcher's clock.
+Means:      the view is broken; says nothing about the run.
+Wrong when: the watched machine is so busy that the agent cannot send within the limit.
+Source:     docs/verdicts.md, "blind".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
+from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.frame import LinkChange, Tick
+from dflash_watch.model import Severity, Source
+from dflash_watch.units import duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Limits."""
+
+    lost_s: float = 2.0
+    """A shorter loss is a hiccup."""
+    silent_s: float = 8.0
+    """Least silence of frames that counts."""
+    paces: float = 4.0
+    """And at least so many usual distances of frames."""
+
+
+def detect(view: View, params: Params) -> Iterator[Answer]:
+    """Lost link, or silence over an open one."""
+    sight, window = view.window.sight, view.window
+    since_t = window.frame.t if window.frame is not None else window.now_t
+    if sight.link.state in {"lost", "closed"}:
+        if sight.lost_s >= params.lost_s or sight.link.state == "closed" or window.frame is None:
+            reason = sight.link.reason or "no reason given"
+            text = f"link {sight.link.state}: {reason}"
+            yield symptom("link", Severity.WARNING, since_t, text, Source.LINK)
+    elif window.frame is not None:
+        limit_s = max(params.silent_s, params.paces * (sight.pace_s or params.silent_s / 2))
+        if sight.silent_s > limit_s:
+            text = f"no frame for {duration(sight.silent_s)} (limit {duration(limit_s)})"
+            if sight.link.reason:
+                text += f"; {sight.link.reason}"
+            yield symptom("link", Severity.WARNING, since_t, text, Source.LINK)
+
+
+def firing() -> Example:
+    """The link is cut."""
+    cut = LinkChange(t=T0 + 100, state="lost", reason="connection reset")
+    return example(frames(3), cut, Tick(t=T0 + 103), subject="link")
+
+
+def clear() -> Example:
+    """A short silence of the watched side."""
+    return example(frames(5), Tick(t=T0 + 7), Tick(t=T0 + 9))
+
+
+DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)

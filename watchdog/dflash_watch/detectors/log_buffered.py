@@ -1,0 +1,79 @@
+"""Steps go on, and the log does not show them: it is kept in a buffer.
+
+Sees:       a regular file that grows in whole pages and stops in mid-line, or does not grow
+            at all, while steps are counted elsewhere or work moves.
+Means:      the process writes block-buffered; what it says comes minutes late.
+Wrong when: a run that prints rarely, in a file that happens to end at a page.
+Source:     docs/verdicts.md, "log".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
+from dflash_watch.detectors.examples import beats, example, frames, log, worker
+from dflash_watch.model import Severity, Source
+from dflash_watch.units import duration
+from dflash_watch.window.logs import PAGE_BYTES, LogTrack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Limits."""
+
+    least_s: float = 8.0
+    """Silence of the log that counts while steps go on."""
+
+
+def detect(view: View, params: Params) -> Iterator[Answer]:
+    """The main log, when it is a file and not written unbuffered."""
+    track = view.window.logs.main()
+    if track is None or track.sample.unbuffered or track.sample.is_tty:
+        return
+    silent_s = view.now_t - (track.grown_t or view.now_t)
+    if silent_s < params.least_s or not _runs(view):
+        return
+    size = track.sample.size_bytes
+    signs = _signs(track)
+    if signs is not None:
+        told = "" if size is None else f" at {size} bytes"
+        text = f"log silent for {duration(silent_s)}{told}, {signs}, while the run works on"
+        since_t = track.grown_t or view.now_t
+        yield symptom(track.path, Severity.WARNING, since_t, text, Source.LOG)
+
+
+def _runs(view: View) -> bool:
+    told = view.progress.source in {"events", "beats"} and not view.is_overdue()
+    return told or (view.progress.phase is None and view.progress.work.moves is True)
+
+
+def _signs(track: LogTrack) -> str | None:
+    size = track.sample.size_bytes
+    if size == 0:
+        return "empty so far"
+    if size is not None and size % PAGE_BYTES == 0:
+        return "a whole number of pages"
+    if track.ended_line is False and track.rewritten is None:
+        return "it ends in mid-line"
+    return None
+
+
+def firing() -> Example:
+    """Steps by beats, an empty file."""
+    empty = log("", size_bytes=0, unbuffered=False)
+    steps = frames(12, beats=lambda i: beats(worker("drafter-0", step=i + 1)), logs=empty)
+    return example(steps, subject="/runs/a/train.log")
+
+
+def clear() -> Example:
+    """Steps by beats, a file that ends in a whole line: it just prints rarely."""
+
+    def text(i: int) -> tuple[object, ...]:
+        return log("step 1\n" if i == 0 else "", size_bytes=7, unbuffered=False)
+
+    return example(frames(12, beats=lambda i: beats(worker("drafter-0", step=i + 1)), logs=text))
+
+
+DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)

@@ -1,0 +1,54 @@
+"""The run compiles or tunes kernels.
+
+Sees:       phase and autotune events, frames of compilers and tuners in stacks, busy compilers
+            among the children. A parked compile pool does not count.
+Means:      silence of minutes is ordinary; killing it throws the work away.
+Wrong when: the same few kernels are tuned again for every new shape.
+Source:     docs/run-directory.md, "phase" and "autotune".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
+from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.model import Severity, Source
+from dflash_watch.units import duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Names of phases that are one of these."""
+
+    names: frozenset[str] = frozenset({"compiling", "tuning", "warm-up"})
+
+
+def detect(view: View, params: Params) -> Iterator[Answer]:
+    """The phase as it is known."""
+    phase = view.progress.phase
+    if phase is None or phase.name not in params.names:
+        return
+    text = f"{phase.name} for {duration(view.now_t - phase.since_t)}"
+    if phase.detail:
+        text += f": {phase.detail}"
+    sources = {"stacks": Source.STACKS, "log": Source.LOG, "process": Source.PROCESS}
+    source = sources.get(phase.source, Source.EVENTS)
+    yield symptom("run", Severity.INFO, phase.since_t, text, source)
+
+
+def firing() -> Example:
+    """A kernel is being tuned."""
+    begin = {"kind": "autotune", "seq": 1, "t": T0, "kernel": "k", "key": "1", "edge": "begin"}
+    return example(frames(2, events=(begin,)), subject="run")
+
+
+def clear() -> Example:
+    """Tuned."""
+    begin = {"kind": "autotune", "seq": 1, "t": T0, "kernel": "k", "key": "1", "edge": "begin"}
+    end = {"kind": "autotune", "seq": 2, "t": T0, "kernel": "k", "key": "1", "edge": "end"}
+    return example(frames(2, events=(begin, end)))
+
+
+DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)

@@ -1,0 +1,77 @@
+"""Workers wait for each other: nobody of them can go on.
+
+Sees:       the waits-for graph of the beat page (peer, owner of the lock, sides of the queue).
+Means:      a deadlock: a lock cycle, or a queue whose two sides both wait.
+Wrong when: a timed wait in the cycle gives up by itself.
+Source:     docs/run-directory.md, "beats"; window/waits.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import Answer, Detector, Example, View, missing, symptom
+from dflash_watch.detectors.examples import example, stuck_after, worker
+from dflash_watch.model import Evidence, EvidenceKind, Severity, Source
+from dflash_watch.window.waits import Edge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Limits."""
+
+    least_s: float = 4.0
+    """Each member has waited for at least so long."""
+
+
+def detect(view: View, params: Params) -> Iterator[Answer]:
+    """A cycle in which everybody has waited long enough."""
+    if not view.window.told.workers:
+        yield missing("run", "beat page of the run: who waits for whom")
+        return
+    cycle, edges = view.waits.cycle, view.waits.edges
+    if not cycle or min(edges[name].since_s for name in cycle) < params.least_s:
+        return
+    told = [_told(name, edges[name], cycle) for name in cycle]
+    since_t = view.now_t - min(edges[name].since_s for name in cycle)
+    text = "; ".join(told)
+    rest = [name for name in edges if name not in cycle]
+    more = (
+        [Evidence(kind=EvidenceKind.FOR, text=f"behind them wait {', '.join(rest)}",
+                  source=Source.BEATS)] if rest else []
+    )  # fmt: skip
+    yield symptom(", ".join(sorted(cycle)), Severity.CRITICAL, since_t, text, Source.BEATS, *more)
+
+
+def _told(name: str, edge: Edge, cycle: tuple[str, ...]) -> str:
+    awaited = next(one for one in edge.targets if one in cycle)
+    if edge.reason == "lock":
+        return f"{name} waits for lock {edge.on or '?'} owned by {awaited}"
+    return f"{name} waits ({edge.reason}{f' {edge.on}' if edge.on else ''}) for {awaited}"
+
+
+def firing() -> Example:
+    """Two drafters, two locks."""
+    return example(
+        stuck_after(
+            14, 6,
+            lambda s: worker("drafter-0", s, wait="lock", wait_object="b", waits_for="drafter-1"),
+            lambda s: worker("drafter-1", s, wait="lock", wait_object="a", waits_for="drafter-0"),
+        ),
+        subject="drafter-0, drafter-1",
+    )  # fmt: skip
+
+
+def clear() -> Example:
+    """One waits for a lock whose owner works."""
+    return example(
+        stuck_after(
+            14, 6,
+            lambda s: worker("drafter-0", s, wait="lock", wait_object="b", waits_for="drafter-1"),
+            lambda _: worker("drafter-1", 0.1),
+        )
+    )  # fmt: skip
+
+
+DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)

@@ -1,0 +1,112 @@
+"""A worker of the pipeline ended in an error, or is not there any more while it is needed.
+
+Sees:       `worker-failed` events, beat slots that failed, exceptions in the log that name a
+            worker, and threads or worker processes that worked and vanished before progress ended.
+Means:      the others wait for it, or limp on without it.
+Wrong when: a thread ends as it should just before something else stops the run.
+Source:     docs/run-directory.md, "worker-failed"; docs/verdicts.md, "vanished threads".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
+from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.model import Severity, Source
+from dflash_watch.units import duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Limits."""
+
+    lived_s: float = 3.0
+    """A thread that lived for less was no worker."""
+    before_s: float = 30.0
+    """A queue may feed the others for so long after it vanished."""
+    overdue_share: float = 0.6
+    """Of the limit of steps, from which a vanished thread is missed."""
+
+
+def detect(view: View, params: Params) -> Iterator[Answer]:
+    """One symptom a worker, from the best source that names it."""
+    named: dict[str, Answer] = {}
+    sources = (_by_events(view), _by_beats(view), _by_log(view), _vanished(view, params))
+    for source in sources:
+        for subject, answer in source:
+            named.setdefault(subject, answer)
+        if named and source is sources[2]:
+            break
+    yield from named.values()
+
+
+def _by_events(view: View) -> Iterator[tuple[str, Answer]]:
+    for event in view.window.told.failed:
+        name = str(event.get("worker") or "unknown")
+        text = f"{name} failed: {event.get('exception')}: {event.get('message')}"
+        since_t = float(event.get("t") or view.now_t)
+        yield name, symptom(name, Severity.CRITICAL, since_t, text[:300], Source.EVENTS)
+
+
+def _by_beats(view: View) -> Iterator[tuple[str, Answer]]:
+    for worker in view.window.told.workers.values():
+        since_t = view.now_t - (worker.progress_age_s or 0.0)
+        if worker.state == "failed":
+            text = f"{worker.name} says in its beat slot that it failed"
+        elif worker.state == "ended" and worker.name in view.waits.awaited and view.is_overdue():
+            waiting = ", ".join(view.waits.awaited[worker.name])
+            text = f"{worker.name} ended, and {waiting} wait for it"
+        else:
+            continue
+        yield worker.name, symptom(worker.name, Severity.CRITICAL, since_t, text, Source.BEATS)
+
+
+def _by_log(view: View) -> Iterator[tuple[str, Answer]]:
+    last_t = view.progress.last_step_t
+    for fact in view.window.logs.tracebacks:
+        if not fact.fatal or (fact.backlog and last_t is not None and last_t > fact.t):
+            continue
+        if fact.subject in {"unknown", "main", "run"}:
+            continue
+        text = f"{fact.subject}: {fact.exception}: {fact.message}"
+        yield (
+            fact.subject,
+            symptom(fact.subject, Severity.CRITICAL, fact.t, text[:300], Source.LOG),
+        )
+
+
+def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
+    last_t = view.progress.last_step_t
+    if last_t is None or not view.is_overdue(params.overdue_share) or view.window.is_gone():
+        return
+    tracks = view.window.tracks
+    gone = [
+        (view.window.thread_name(pid, tid) or track.name, track, f"thread {tid}")
+        for pid, tid, track in tracks.gone_threads
+    ] + [(p.track.name, p.track, f"process {p.sample.pid}") for p in tracks.gone_processes]
+    for name, track, what in gone:
+        gone_t = track.gone_t or 0.0
+        if track.lived_s() < params.lived_s or gone_t < last_t - params.before_s:
+            continue
+        subject = name if name not in {"python", "python3"} else what
+        text = f"{subject} ({what}) vanished {duration(max(view.now_t - gone_t, 0.0))} ago"
+        yield subject, symptom(subject, Severity.CRITICAL, gone_t, text, Source.PROCESS)
+
+
+def firing() -> Example:
+    """The trainer's own event."""
+    event = {
+        "kind": "worker-failed", "seq": 3, "t": T0 + 1, "worker": "target-1", "role": "target",
+        "exception": "RuntimeError", "message": "boom", "traceback": "",
+    }  # fmt: skip
+    return example(frames(3, events=(event,)), subject="target-1")
+
+
+def clear() -> Example:
+    """Nobody failed."""
+    return example(frames(3))
+
+
+DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)

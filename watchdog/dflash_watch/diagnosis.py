@@ -1,0 +1,237 @@
+"""Failures ranked by what their playbooks require, and one root cause instead of many alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dflash_watch.model import (
+    Candidate,
+    Confidence,
+    Evidence,
+    EvidenceKind,
+    Inconclusive,
+    Severity,
+    Source,
+    Symptom,
+    Verdict,
+)
+from dflash_watch.playbooks import Playbook
+
+RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
+BASE, PER_REQUIRED, PER_SUPPORT, PER_CONTRADICTION = 0.5, 0.1, 0.08, 0.3
+MOST_EVIDENCE = 14
+SETTLING_LOOKS = {
+    "process": "see the process list where the run lives: `dflash-watch check` there",
+    "stacks": "take stacks: `dflash-watch dump`",
+    "log": "read the log the process really writes: `ls -l /proc/{pid}/fd/1`",
+    "gpu": "look at the GPUs on the host: `nvidia-smi`",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The failure that explains most, and what it hides."""
+
+    failure: str
+    subject: str
+    severity: Severity
+    confidence: Confidence
+    summary: str
+    since_t: float | None
+    evidence: tuple[Evidence, ...]
+    explains: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    playbook: Playbook | None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A playbook whose required symptoms are all there."""
+
+    playbook: Playbook
+    required: tuple[Symptom, ...]
+    supporting: tuple[Symptom, ...]
+    against: tuple[Symptom, ...]
+
+    @property
+    def score(self) -> float:
+        """0..1."""
+        points = BASE + PER_REQUIRED * min(len(self.required), 3)
+        points += PER_SUPPORT * min(len(self.supporting), 3)
+        return max(min(points - PER_CONTRADICTION * len(self.against), 1.0), 0.0)
+
+    @property
+    def starts(self) -> bool:
+        """May it name the run? Symptoms that only keep something alive do not."""
+        return any(one.starts for one in self.required)
+
+    def order(self) -> tuple[int, float, int]:
+        """For sorting: most severe first, then by score, then by how much it explains."""
+        return RANK[self.playbook.severity], self.score, len(self.playbook.explains)
+
+
+def diagnose(
+    verdict: Verdict,
+    why: str,
+    named: str | None,
+    symptoms: Sequence[Symptom],
+    inconclusive: Sequence[Inconclusive],
+    playbooks: Mapping[str, Playbook],
+) -> Diagnosis:
+    """Root cause of this moment.
+
+    Args:
+        verdict: as judged.
+        why: its plain reason, for want of a better sentence.
+        named: failure that the judgement itself stands on, when no playbook fits.
+        symptoms: all that are there.
+        inconclusive: what could not be decided.
+        playbooks: failure -> playbook.
+    """
+    matches = [
+        match
+        for match in (_match(book, verdict, symptoms) for book in playbooks.values())
+        if match is not None
+    ]
+    roots = [one for one in matches if not any(_hides(other, one) for other in matches)]
+    roots.sort(key=Match.order, reverse=True)
+    top = next((one for one in roots if one.starts), None)
+    ranked = sorted(matches, key=Match.order, reverse=True)
+    candidates = tuple(
+        Candidate(failure=one.playbook.name, score=round(one.score, 2), subject=_subject(one))
+        for one in sorted(ranked, key=lambda one: one is not top)[:6]
+    )
+    if top is None:
+        return _unmatched(verdict, why, named, symptoms, inconclusive, candidates, playbooks)
+    hidden = [one.playbook.name for one in matches if one is not top and _hides(top, one)]
+    firing = {one.name for one in symptoms}
+    explained = [name for name in top.playbook.explains if name in firing]
+    return Diagnosis(
+        failure=top.playbook.name,
+        subject=_subject(top),
+        severity=top.playbook.severity,
+        confidence=_confidence(top),
+        summary=_sentence(top, why),
+        since_t=min(one.since_t for one in top.required),
+        evidence=_evidence(top, why, inconclusive),
+        explains=tuple(dict.fromkeys([*explained, *hidden])),
+        candidates=candidates,
+        playbook=top.playbook,
+    )
+
+
+def _match(book: Playbook, verdict: Verdict, symptoms: Sequence[Symptom]) -> Match | None:
+    if verdict not in book.verdicts or not book.requires:
+        return None
+    required: list[Symptom] = []
+    for group in book.requires:
+        names = group.split("|")
+        found = [one for name in names for one in symptoms if one.name == name]
+        if not found:
+            return None
+        required.extend(found)
+    supporting = tuple(one for one in symptoms if one.name in book.supports)
+    against = tuple(one for one in symptoms if one.name in book.contradicts)
+    return Match(book, tuple(required), supporting, against)
+
+
+def _hides(one: Match, other: Match) -> bool:
+    """Does `one` explain `other` away? Never both ways: then the order decides."""
+    if one is other or not one.starts:
+        return False
+    return _explains(one, other) and not (_explains(other, one) and other.order() >= one.order())
+
+
+def _explains(one: Match, other: Match) -> bool:
+    explains = set(one.playbook.explains)
+    if other.playbook.name in explains:
+        return True
+    return all(symptom.name in explains for symptom in other.required)
+
+
+def _subject(match: Match) -> str:
+    named = dict.fromkeys(one.subject for one in match.required if one.subject != "run")
+    if len(named) > 1:
+        first = match.required[0].name
+        named = dict.fromkeys(one.subject for one in match.required if one.name == first)
+    return ", ".join(named) or "run"
+
+
+def _confidence(match: Match) -> Confidence:
+    if match.against:
+        return Confidence.LOW
+    sources = {one.source for one in (*match.required, *match.supporting)}
+    return Confidence.HIGH if len(sources) >= 2 else Confidence.MEDIUM
+
+
+class _Blanks(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return f"<{key}>"
+
+
+def _sentence(match: Match, why: str) -> str:
+    detail = match.required[0].summary
+    if not match.playbook.summary:
+        return f"{match.playbook.title}: {detail}"
+    words = _Blanks(subject=_subject(match), detail=detail, since=why)
+    return match.playbook.summary.format_map(words)
+
+
+def fill_next(steps: Sequence[str], **known: object) -> tuple[str, ...]:
+    """Next steps with what is known filled in; what is not stays as `<name>`."""
+    words = _Blanks({name: str(value) for name, value in known.items() if value is not None})
+    return tuple(step.format_map(words) for step in steps)
+
+
+def _evidence(match: Match, why: str, inconclusive: Sequence[Inconclusive]) -> tuple[Evidence, ...]:
+    told = [
+        fact
+        for one in (*match.required, *match.supporting)
+        for fact in one.evidence
+        if fact.text != why
+    ]
+    told += [
+        Evidence(kind=EvidenceKind.AGAINST, text=one.summary, source=one.source)
+        for one in match.against
+    ]
+    return tuple(dict.fromkeys([*told, *_missing(inconclusive)]))[:MOST_EVIDENCE]
+
+
+def _missing(inconclusive: Sequence[Inconclusive]) -> list[Evidence]:
+    from_ = {
+        "stack": "stacks", "log": "log", "GPU": "gpu", "tick": "process", "beat": "beats",
+        "throughput": "events", "tokens": "events", "shares": "events",
+    }  # fmt: skip
+    out = []
+    for one in inconclusive:
+        source = next((at for word, at in from_.items() if word in one.missing), "process")
+        text = f"{one.missing} (for {one.name})"
+        out.append(Evidence(kind=EvidenceKind.MISSING, text=text, source=Source(source)))
+    return out
+
+
+def _unmatched(
+    verdict: Verdict,
+    why: str,
+    named: str | None,
+    symptoms: Sequence[Symptom],
+    inconclusive: Sequence[Inconclusive],
+    candidates: tuple[Candidate, ...],
+    playbooks: Mapping[str, Playbook],
+) -> Diagnosis:
+    failure = named or "unknown"
+    book = playbooks.get(failure)
+    bad = verdict in {Verdict.STALLED, Verdict.CRASHED}
+    severity = Severity.CRITICAL if bad else Severity.INFO
+    if verdict in {Verdict.BLIND, Verdict.SLOW}:
+        severity = Severity.WARNING
+    told = [fact for one in symptoms if not one.name.startswith("queue-") for fact in one.evidence]
+    sure = failure not in {"unknown"} and not bad
+    return Diagnosis(
+        failure=failure, subject="run", severity=severity,
+        confidence=Confidence.HIGH if sure else Confidence.LOW,
+        summary=why, since_t=None,
+        evidence=tuple(dict.fromkeys([*told, *_missing(inconclusive)]))[:MOST_EVIDENCE],
+        explains=(), candidates=candidates, playbook=book,
+    )  # fmt: skip

@@ -1,0 +1,286 @@
+"""The engine: one record in, one snapshot out. No I/O, no clock: the records carry the time.
+
+The stream of records is the only input, so a recording replayed gives the same verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from dflash_watch.board import build_board
+from dflash_watch.detectors import run_all
+from dflash_watch.detectors.base import View
+from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next
+from dflash_watch.findings import Findings, notable
+from dflash_watch.frame import Frame, Record
+from dflash_watch.incidents import BAD, Incidents, Situation
+from dflash_watch.limits import LearnedLimits
+from dflash_watch.model import (
+    Evidence,
+    EvidenceKind,
+    Limit,
+    Link,
+    RunOptions,
+    Severity,
+    Snapshot,
+    Source,
+    StackRequest,
+    Symptom,
+    Verdict,
+)
+from dflash_watch.playbooks import Playbook
+from dflash_watch.progress import Progress
+from dflash_watch.readers.facts import Signature
+from dflash_watch.readers.logtext import LogReader
+from dflash_watch.verdict import Judgement, judge
+from dflash_watch.views import views_of
+from dflash_watch.window import Window
+from dflash_watch.window.waits import read_waits
+
+SUSPECT_SHARE = 0.6
+"""Of the limit: from here the first stack sample is taken, before anything is sure."""
+CENSUS_EVERY_S = 60.0
+CENSUS_SETTLE_S = 3.0
+SUSPICIOUS = frozenset(
+    {
+        "process-in-stop", "process-in-disk-wait", "ticker-silent", "wait-cycle", "work-still",
+        "progress-overdue", "worker-not-taking", "worker-not-giving", "exit-overdue",
+    }
+)  # fmt: skip
+
+
+class Engine:
+    """Everything between a record and a snapshot, for one run.
+
+    Args:
+        options: what the person said about the run.
+        playbooks: failure -> playbook (`playbooks.load_playbooks`).
+        limits: learned in an earlier watching of the same run; of another they are dropped.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        playbooks: Mapping[str, Playbook],
+        *,
+        limits: LearnedLimits | None = None,
+    ) -> None:
+        self._options, self._playbooks = options, playbooks
+        signatures = _signatures(playbooks.values())
+        self._window = Window(lambda: LogReader(signatures), signatures)
+        self._brought = limits
+        self._restarts = -1
+        self._snapshot: Snapshot | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """A run is seen for the first time, or another took its place."""
+        self._restarts = self._window.restarts
+        self._progress, self._findings = Progress(), Findings()
+        self._limits, self._incidents = LearnedLimits(), Incidents()
+        self._judgement: Judgement | None = None
+        self._seeing: Judgement | None = None
+        """The newest judgement that was not blind."""
+        self._census_t: float | None = None
+        self._alarmed = False
+
+    @property
+    def limits(self) -> LearnedLimits:
+        """What was learned; `to_data` of it survives a restart of the watchdog."""
+        return self._limits
+
+    @property
+    def window(self) -> Window:
+        """The bounded past, for whoever renders more than a snapshot holds."""
+        return self._window
+
+    def advance(self, record: Record) -> Snapshot:
+        """What is known after this record."""
+        if not self._window.take(record) and self._snapshot is not None:
+            return self._snapshot
+        if self._window.restarts != self._restarts:
+            self._begin()
+        self._learn()
+        view = self._view()
+        symptoms, inconclusive = run_all(view)
+        judgement = self._judge(view, symptoms)
+        diagnosis = diagnose(
+            judgement.verdict, judgement.why, judgement.failure, symptoms, inconclusive,
+            self._playbooks,
+        )  # fmt: skip
+        wants = self._advance_incident(view, judgement, diagnosis, symptoms)
+        wants += self._census(judgement, fresh=isinstance(record, Frame))
+        self._note_findings(judgement, diagnosis, symptoms)
+        snapshot = self._publish(view, judgement, diagnosis, wants)
+        self._snapshot = msgspec.structs.replace(
+            snapshot, symptoms=symptoms, inconclusive=inconclusive
+        )
+        return self._snapshot
+
+    # -- one cycle -------------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        self._adopt()
+        gap = self._progress.advance(self._window)
+        if gap is not None:
+            if not self._alarmed:
+                self._limits.observe(*gap)
+            self._alarmed = False
+
+    def _adopt(self) -> None:
+        """Limits brought along are taken when they are this run's own."""
+        pid, ticks, run_id = self._window.identity
+        identity = f"{run_id}/{pid}/{ticks}"
+        if pid is None or self._limits.identity == identity:
+            return
+        brought, self._brought = self._brought, None
+        if brought is not None and brought.identity == identity:
+            self._limits = brought
+        self._limits.identity = identity
+
+    def _limit(self) -> Limit:
+        phase = self._progress.phase
+        if phase is not None:
+            return Limit(
+                seconds=phase.budget_s, why=f"budget of {phase.name}, known from {phase.source}"
+            )
+        return self._limits.limit("training")
+
+    def _view(self) -> View:
+        return View(
+            window=self._window, progress=self._progress, limit=self._limits.limit("training"),
+            waits=read_waits(self._window.told.workers), options=self._options,
+            suspect_since_t=self._incidents.rounds.since_t,
+        )  # fmt: skip
+
+    def _judge(self, view: View, symptoms: tuple[Symptom, ...]) -> Judgement:
+        now = judge(view, symptoms, self._seeing)
+        before = self._judgement
+        if before is not None and before.verdict == now.verdict and now is not before:
+            now = Judgement(
+                verdict=now.verdict, since_t=before.since_t, why=now.why, failure=now.failure,
+                past_budget=now.past_budget,
+            )  # fmt: skip
+        self._judgement = now
+        if now.verdict != Verdict.BLIND:
+            self._seeing = now
+        if now.verdict in BAD or view.is_overdue():
+            self._alarmed = True
+        return now
+
+    def _advance_incident(
+        self, view: View, now: Judgement, found: Diagnosis, symptoms: tuple[Symptom, ...]
+    ) -> tuple[StackRequest, ...]:
+        book = found.playbook
+        opens = now.verdict in BAD or (book is not None and book.incident and bool(found.since_t))
+        names = {one.name for one in symptoms}
+        overdue = view.is_overdue(SUSPECT_SHARE) and self._progress.phase is None
+        gone = view.window.is_gone() or "main-process-zombie" in names
+        ended = now.verdict in {Verdict.FINISHED, Verdict.CRASHED} and "exit-overdue" not in names
+        own_word = (
+            view.window.is_ours
+            and found.failure == "worker-died"
+            and (now.verdict == Verdict.CRASHED)
+        )
+        wants_stacks = now.verdict == Verdict.STALLED or (book is not None and book.stacks)
+        since_t = found.since_t if found.since_t is not None else now.since_t
+        situation = Situation(
+            now_t=view.now_t, verdict=now.verdict, failure=found.failure, subject=found.subject,
+            severity=found.severity, since_t=min(since_t, view.now_t),
+            is_suspicious=not ended and (bool(names & SUSPICIOUS) or overdue or opens),
+            opens=opens, wants_stacks=wants_stacks and not own_word and not (ended and gone),
+            pid=None if gone else view.window.main_pid(),
+            no_stacks=_no_stacks(gone=gone, own_word=own_word),
+        )  # fmt: skip
+        return self._incidents.advance(situation, self._window.samples.newest)
+
+    def _census(self, now: Judgement, *, fresh: bool) -> tuple[StackRequest, ...]:
+        """Names of threads while all is well: soon after the start, then when threads change."""
+        window = self._window
+        pid, main = window.main_pid(), window.main()
+        if not fresh or pid is None or main is None or not main.sample.is_python:
+            return ()
+        if now.verdict not in {Verdict.INITIALISING, Verdict.RUNNING, Verdict.SLOW}:
+            return ()
+        changed_t = window.tracks.threads_changed_t or window.first_t or window.now_t
+        settled = window.now_t - changed_t >= CENSUS_SETTLE_S
+        last = self._census_t
+        due = last is None or (changed_t > last and window.now_t - last >= CENSUS_EVERY_S)
+        if not (settled and due):
+            return ()
+        self._census_t = window.now_t
+        return (StackRequest(label="census", pid=pid, reason="names of the threads"),)
+
+    def _note_findings(
+        self, now: Judgement, found: Diagnosis, symptoms: tuple[Symptom, ...]
+    ) -> None:
+        lines = list(notable(symptoms, found.explains))
+        if found.since_t is not None and found.playbook is not None:
+            used = {one.split("|")[0] for one in found.playbook.requires}
+            lines = [line for line in lines if line[0] not in used]
+            lines.insert(
+                0, (found.failure, found.subject, found.severity, found.since_t, found.summary)
+            )
+        elif now.verdict in BAD:
+            lines.insert(0, (found.failure, "run", found.severity, now.since_t, found.summary))
+        if now.verdict == Verdict.BLIND:
+            lines = lines[:1]
+        self._findings.advance(self._window.now_t, lines)
+
+    # -- the snapshot ----------------------------------------------------------------------
+
+    def _publish(
+        self, view: View, now: Judgement, found: Diagnosis, wants: tuple[StackRequest, ...]
+    ) -> Snapshot:
+        window, frame = self._window, self._window.frame
+        board = build_board(window, self._progress, self._options, self._findings.listed())
+        steps = found.playbook.next if found.playbook is not None else ()
+        blind = now.verdict == Verdict.BLIND
+        severity = found.severity
+        if now.past_budget and severity == Severity.INFO:
+            severity = Severity.WARNING
+        return Snapshot(
+            t=window.now_t, data_t=frame.t if frame is not None else None,
+            run=board.run_name or (f"pid {board.pid}" if board.pid else "run"),
+            verdict=now.verdict, since_t=now.since_t,
+            last_verdict=self._seeing.verdict if blind and self._seeing else None,
+            failure=found.failure, subject=found.subject, severity=severity,
+            confidence=found.confidence, summary=found.summary,
+            evidence=(*_own_evidence(view, now), *found.evidence),
+            explains=found.explains, candidates=found.candidates, limit=self._limit(),
+            views=views_of(window),
+            next=fill_next(steps, pid=board.pid, subject=found.subject, run_dir=board.run_dir),
+            playbook=found.playbook.name if found.playbook is not None else None,
+            incident=self._incidents.shown, wants=wants, link=_link(window), board=board,
+        )  # fmt: skip
+
+
+def _no_stacks(*, gone: bool, own_word: bool) -> str | None:
+    if own_word:
+        return "the trainer's own event carries the traceback"
+    return "the process is not there any more" if gone else None
+
+
+def _signatures(playbooks: Iterable[Playbook]) -> tuple[Signature, ...]:
+    return tuple(one for book in playbooks for one in book.signatures())
+
+
+def _own_evidence(view: View, now: Judgement) -> tuple[Evidence, ...]:
+    """What the verdict itself stands on."""
+    source = {
+        "log": Source.LOG, "beats": Source.BEATS, "events": Source.EVENTS,
+    }.get(view.progress.source or "", Source.PROCESS)  # fmt: skip
+    if now.verdict == Verdict.BLIND:
+        source = Source.LINK
+    return (Evidence(kind=EvidenceKind.FOR, text=now.why, source=source),)
+
+
+def _link(window: Window) -> Link:
+    change = window.sight.link
+    retry_at_t = change.t + change.retry_in_s if change.retry_in_s is not None else None
+    return Link(
+        state=change.state, step=change.step, reason=change.reason,
+        since_t=window.sight.link_since_t, retry_at_t=retry_at_t,
+    )  # fmt: skip

@@ -1,0 +1,299 @@
+"""Steps, phases and work: does the run get on, and if not, does anything move?
+
+Three different facts: a *step* was made, a *phase* explains silence, *work* moves (CPU ticks, I/O,
+SM activity) although no step is seen. GPU utilisation is none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+
+from dflash_watch.frame import StackSample
+from dflash_watch.readers.facts import StepSeen
+from dflash_watch.window import Window
+
+BUDGETS_S = {
+    "loading": 1800.0, "tuning": 1200.0, "compiling": 1200.0, "warm-up": 1200.0,
+    "evaluating": 1800.0, "checkpointing": 900.0, "stopping": 120.0,
+}  # fmt: skip
+START_BUDGET_S = 1800.0
+WORK_WINDOW_S = 3.0
+CPU_BELIEVED = 0.05
+"""Cores; pollers and tickers stay below."""
+IO_BELIEVED = 256 * 1024.0
+"""Bytes a second."""
+GPU_BELIEVED = 0.01
+STACK_FRESH_S = 45.0
+STACK_FRESH_BEFORE_STEPS_S = 150.0
+STEPPING_S = 5.0
+EVALUATION_S = 30.0
+"""An evaluation bar that moved so lately explains silence of the steps."""
+UNNAMED_MOVES = 3
+PHASES_OF_FRAMES = (
+    ("tuning", re.compile(r"do_bench|autotuner\.py|:_bench$")),
+    ("compiling", re.compile(r"torch/_(inductor|dynamo)/|triton/(compiler|backends)/|cpp_builder")),
+    (
+        "checkpointing",
+        re.compile(
+            r"torch/serialization\.py:_?(save|legacy_save)|:_?(write|save)_(checkpoint|model|state"
+            r"|pretrained|file)\w*$|:save_checkpoint"
+        ),
+    ),
+    ("evaluating", re.compile(r":_?(run_)?(evaluat|validat(e|ion)(_|$)|eval_loop)\w*$")),
+    ("loading", re.compile(r":(from_pretrained|load_state_dict|load_dataset|load_file)$")),
+)
+"""Searched in `file:function` of each frame. Activation checkpointing is no checkpoint."""
+PARKED = re.compile(r"subproc_pool|compile_worker|tracked_process_pool|tqdm/_monitor")
+"""Threads that stand in every dump and mean nothing."""
+COMPILERS = re.compile(
+    r"^(cc1(plus)?|gcc|g\+\+|c\+\+|clang\S*|as|ld|nvcc|ptxas|cicc|ninja|collect2)$"
+)
+BEFORE_STEPS = frozenset({"loading", "tuning", "compiling", "warm-up"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """What the run is in, how that is known, and how long it may take."""
+
+    name: str
+    since_t: float
+    budget_s: float
+    source: str
+    """`events`, `log`, `stacks`, `process`."""
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What moves, step or not."""
+
+    cpu_cores: float | None = None
+    io_bytes_per_s: float | None = None
+    sm_ratio: float | None = None
+    moves: bool | None = None
+    """None: nothing about work could be read."""
+
+
+class Progress:
+    """Follows steps, phases and work of one run."""
+
+    def __init__(self) -> None:
+        self.first_step_t: float | None = None
+        self.last_step_t: float | None = None
+        self.step: int | None = None
+        self.total_steps: int | None = None
+        self.source: str | None = None
+        """What counted last: `events`, `beats`, `log`."""
+        self.loss: float | None = None
+        self.phase: Phase | None = None
+        """A finite phase that explains silence; None in plain training."""
+        self.work = Work()
+        self.still_since_t: float | None = None
+        """Since when nothing moves; None while it moves or nothing is known."""
+        self.quiet_end_t: float | None = None
+        """End of the last finite phase: silence counts from there."""
+        self.pace: deque[tuple[float, int]] = deque(maxlen=60)
+        """(moment, step), at least five seconds apart."""
+        self._longest_s = 0.0
+        self._phase_in_gap: str | None = None
+        self._steps = 0
+        self._series: dict[str, int] = {}
+        self._evaluated_t: float | None = None
+        """When a bar that counts an evaluation last moved."""
+
+    def advance(self, window: Window) -> tuple[str, float] | None:
+        """Take the newest record; returns a finished gap between steps as (phase, seconds)."""
+        before_t, before = self.last_step_t, self.step
+        self._take_steps(window)
+        self._take_phase(window)
+        self._take_work(window)
+        gap = None
+        if self.last_step_t is not None and before_t is not None and self.last_step_t > before_t:
+            gap = self._close_gap(window, before_t, before)
+        if self.last_step_t is not None:
+            self._longest_s = max(self._longest_s, window.now_t - self.last_step_t)
+        return gap
+
+    def _close_gap(
+        self, window: Window, before_t: float, before: int | None
+    ) -> tuple[str, float] | None:
+        now_t = self.last_step_t or before_t
+        steps = max((self.step or 0) - (before or 0), 1)
+        seconds = max((now_t - before_t) / steps, self._longest_s)
+        phase = self._phase_in_gap or "training"
+        self._longest_s, self._phase_in_gap = 0.0, None
+        self._steps += 1
+        hidden = any(end > before_t and begin < now_t for begin, end in window.sight.unseen)
+        return None if hidden or self._steps < 2 else (phase, seconds)
+
+    # -- steps -----------------------------------------------------------------------------
+
+    def _take_steps(self, window: Window) -> None:
+        told = window.told
+        if told.steps:
+            self._count(*told.steps[-1], "events")
+        if told.newest is not None:
+            self.total_steps = told.newest.get("total_steps") or self.total_steps
+            self.loss = told.newest.get("loss")
+        self._take_beats(window)
+        for fact in window.logs.fresh:
+            if isinstance(fact, StepSeen):
+                self._take_log_step(window, fact)
+                self.total_steps = fact.total or self.total_steps
+                self.loss = fact.loss if fact.loss is not None else self.loss
+        if self.total_steps is None:
+            self.total_steps = window.manifest.get("total_steps")
+
+    def _take_log_step(self, window: Window, fact: StepSeen) -> None:
+        """A number in the log moved; an unnamed one is believed when it keeps moving."""
+        if fact.phase == "evaluating":
+            self._evaluated_t = window.now_t
+            return
+        if fact.step is not None:
+            self._count(fact.t, fact.step, "log")
+            return
+        self._series[fact.series] = moved = self._series.get(fact.series, 0) + 1
+        if moved >= UNNAMED_MOVES:
+            self._count(fact.t, self.step if self.step is not None else int(fact.value), "log")
+
+    def _take_beats(self, window: Window) -> None:
+        told = window.told
+        if told.beats_t is None:
+            return
+        workers = told.in_role("drafter") or [
+            worker for worker in told.workers.values() if worker.role not in {"main", "loader"}
+        ]
+        for worker in workers:
+            if worker.step is not None and worker.step > 0 and worker.progress_age_s is not None:
+                self._count(told.beats_t - worker.progress_age_s, worker.step, "beats")
+
+    def _count(self, t: float, step: int, source: str) -> None:
+        if self.first_step_t is None:
+            self.first_step_t = t
+        if self.last_step_t is None or t > self.last_step_t:
+            self.last_step_t, self.source = t, source
+            if not self.pace or t - self.pace[-1][0] >= 5.0:
+                self.pace.append((t, step))
+            self.step = step
+
+    def age_s(self, window: Window) -> float | None:
+        """Seconds of silence that count: unseen spans and finite phases left out."""
+        if self.last_step_t is None:
+            return None
+        from_t = max(self.last_step_t, self.quiet_end_t or 0.0)
+        return window.sight.seen_s(from_t, window.now_t)
+
+    def eta_s(self) -> float | None:
+        """Seconds to the last step at the pace of the last minutes."""
+        if not self.total_steps or len(self.pace) < 2 or self.step is None:
+            return None
+        (t0, step0), (t1, step1) = self.pace[0], self.pace[-1]
+        if t1 <= t0 or step1 <= step0:
+            return None
+        return max(self.total_steps - self.step, 0) * (t1 - t0) / (step1 - step0)
+
+    # -- phases ----------------------------------------------------------------------------
+
+    def _take_phase(self, window: Window) -> None:
+        found = _told_phase(window) or self._seen_phase(window)
+        if self.phase is not None and (found is None or found.name != self.phase.name):
+            self.quiet_end_t = window.now_t
+        self.phase = found
+        short = [e.get("name") for e in window.fresh_events if e.get("kind") == "phase"]
+        for name in [found.name if found else None, *short]:
+            if name in BUDGETS_S:
+                self._phase_in_gap = name
+
+    def _seen_phase(self, window: Window) -> Phase | None:
+        """Phase of a run that says nothing about it, by log lines, stacks and compilers."""
+        fact = window.logs.phase
+        if fact is not None and fact.name in BUDGETS_S:
+            return _phase(fact.name, fact.t, "log", detail=fact.text)
+        if self._stepping(window):
+            return None
+        if self._evaluated_t is not None and window.now_t - self._evaluated_t < EVALUATION_S:
+            return self._since("evaluating", self._evaluated_t, "log")
+        sample = window.samples.order[-1] if window.samples.order else None
+        fresh_s = STACK_FRESH_BEFORE_STEPS_S if self.first_step_t is None else STACK_FRESH_S
+        if sample is not None and window.now_t - sample.t < fresh_s:
+            name = phase_of_stacks(sample)
+            if name is not None:
+                return self._since(name, sample.t, "stacks")
+        busy = next((p for p in window.tracks.processes.values() if _compiles(p.sample.comm)), None)
+        if busy is not None:
+            return self._since("compiling", window.now_t, "process", busy.sample.comm)
+        loading = window.logs.loading[-1] if window.logs.loading else None
+        if self.first_step_t is None and loading is not None:
+            return self._since("loading", window.logs.loading[0].t, "log", loading.text)
+        return None
+
+    def _stepping(self, window: Window) -> bool:
+        return self.last_step_t is not None and window.now_t - self.last_step_t < STEPPING_S
+
+    def _since(self, name: str, t: float, source: str, detail: str | None = None) -> Phase:
+        if self.phase is not None and self.phase.name == name:
+            t = self.phase.since_t
+        return _phase(name, t, source, detail=detail)
+
+    # -- work ------------------------------------------------------------------------------
+
+    def _take_work(self, window: Window) -> None:
+        if window.frame is None:
+            return
+        since = window.frame.boot_s - WORK_WINDOW_S
+        cores = window.tracks.cpu_ratio(since, window.ticks_per_s)
+        io = window.tracks.io_per_s(since)
+        sm = window.gpus.activity(window.frame.t - WORK_WINDOW_S)
+        known = [value for value in (cores, io, sm) if value is not None]
+        moves = None
+        if known:
+            moves = (
+                (cores or 0.0) >= CPU_BELIEVED
+                or (io or 0.0) >= IO_BELIEVED
+                or (sm or 0.0) >= GPU_BELIEVED
+            )
+        self.work = Work(cpu_cores=cores, io_bytes_per_s=io, sm_ratio=sm, moves=moves)
+        if moves is False:
+            self.still_since_t = self.still_since_t or window.frame.t
+        else:
+            self.still_since_t = None
+
+    def still_s(self, window: Window) -> float:
+        """For how long nothing has moved, unseen spans left out."""
+        if self.still_since_t is None:
+            return 0.0
+        return window.sight.seen_s(self.still_since_t, window.now_t)
+
+
+def _phase(
+    name: str, since_t: float, source: str, budget_s: float | None = None, detail: str | None = None
+) -> Phase:
+    budget = budget_s or BUDGETS_S.get(name, START_BUDGET_S)
+    return Phase(name=name, since_t=since_t, budget_s=budget, source=source, detail=detail)
+
+
+def _told_phase(window: Window) -> Phase | None:
+    """Innermost finite phase that has begun and not ended, by events and beats."""
+    for phase in reversed(window.told.phases):
+        if phase.name in BUDGETS_S:
+            return _phase(phase.name, phase.since_t, "events", phase.budget_s, phase.detail)
+    if window.told.tuning:
+        kernel, since_t = next(iter(window.told.tuning.items()))
+        return _phase("tuning", since_t, "events", detail=kernel)
+    return None
+
+
+def phase_of_stacks(sample: StackSample) -> str | None:
+    """Finite phase that the frames of a stack sample show."""
+    threads = [[f"{frame.file}:{frame.name}" for frame in one.frames] for one in sample.threads]
+    living = [frames for frames in threads if not any(PARKED.search(frame) for frame in frames)]
+    for name, pattern in PHASES_OF_FRAMES:
+        if any(pattern.search(frame) for frames in living for frame in frames):
+            return name
+    return None
+
+
+def _compiles(comm: str) -> bool:
+    return COMPILERS.match(comm) is not None

@@ -1,0 +1,279 @@
+"""The one word for a run, found by asking in a fixed order.
+
+Can I see? Is it dead? Does the kernel hold it? Has the first step been seen? Is there progress
+within the limit? Does a finite phase or moving work explain the silence? Otherwise: stalled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import View
+from dflash_watch.model import Symptom, Verdict
+from dflash_watch.units import duration
+
+HARD_S = 6.0
+"""Silence that is enough when something proves that nobody can go on."""
+STILL_S = 8.0
+"""Stillness before the first step that is enough when a worker has failed."""
+GIL_BEFORE_STEPS_S = 60.0
+"""Before the first step a C call may keep the interpreter for long: parsing, loading."""
+CONFIRM_S = 10.0
+"""Longest wait for stack samples before a suspicion is believed without them."""
+UNSTEPPED_S = 900.0
+"""Work without any recognised step for so long is `quiet`, no longer `initialising`."""
+QUIET_LEAST_S, QUIET_LIMITS = 600.0, 10.0
+GONE_GRACE_S = 1.5
+"""After the process went, for its last words to arrive."""
+PHASE_FAILURES = {
+    "loading": "loading", "tuning": "compile-in-progress", "compiling": "compile-in-progress",
+    "warm-up": "compile-in-progress", "evaluating": "eval-in-progress",
+    "checkpointing": "checkpoint-in-progress",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The verdict, since when, and the plain reason for it."""
+
+    verdict: Verdict
+    since_t: float
+    why: str
+    failure: str | None = None
+    """Name when no playbook fits."""
+    past_budget: bool = False
+
+
+def judge(view: View, symptoms: Sequence[Symptom], previous: Judgement | None) -> Judgement:
+    """The verdict of this moment."""
+    named: dict[str, Symptom] = {}
+    for one in symptoms:
+        named.setdefault(one.name, one)
+    return (
+        _blind(view, named, previous)
+        or _dead(view, named, previous)
+        or _held(named)
+        or _starting(view, named)
+        or _working(view, named)
+        or _silent(view, named, previous)
+    )
+
+
+def _blind(
+    view: View, named: Mapping[str, Symptom], previous: Judgement | None
+) -> Judgement | None:
+    over = previous is not None and previous.verdict in {Verdict.FINISHED, Verdict.CRASHED}
+    lost = named.get("link-lost")
+    if lost is not None:
+        if over and previous is not None:
+            return previous
+        return Judgement(
+            verdict=Verdict.BLIND, since_t=lost.since_t, why=lost.summary, failure="watch-lost"
+        )
+    frame = view.window.frame
+    if frame is None:
+        link = view.window.sight.link
+        why = f"{link.state}: {link.step or link.reason or 'no word yet'}"
+        return Judgement(verdict=Verdict.BLIND, since_t=view.now_t, why=why, failure="unknown")
+    if frame.run.state == "none":
+        why = frame.run.note or "no run found"
+        return Judgement(verdict=Verdict.BLIND, since_t=view.now_t, why=why, failure="unknown")
+    return None
+
+
+# -- is it dead? -------------------------------------------------------------------------------
+
+
+def _dead(view: View, named: Mapping[str, Symptom], previous: Judgement | None) -> Judgement | None:
+    exit_ = named.get("exit-recorded")
+    if exit_ is not None:
+        failed = exit_.severity == "critical"
+        verdict = Verdict.CRASHED if failed else Verdict.FINISHED
+        failure = None if failed else "healthy"
+        return Judgement(verdict=verdict, since_t=exit_.since_t, why=exit_.summary, failure=failure)
+    failed_worker = named.get("worker-failed")
+    ours = view.window.is_ours
+    if ours and failed_worker is not None and failed_worker.source in {"events", "beats"}:
+        why = f"{failed_worker.summary}; this trainer stops when a worker fails"
+        return Judgement(
+            verdict=Verdict.CRASHED, since_t=failed_worker.since_t, why=why, failure="worker-died"
+        )
+    ended = named.get("main-process-zombie") or named.get("main-process-gone")
+    if ended is not None:
+        return _ended(view, ended, previous)
+    return _said_done(view)
+
+
+def _ended(view: View, ended: Symptom, previous: Judgement | None) -> Judgement:
+    done, main = view.window.logs.done, view.window.main()
+    since_t = ended.since_t
+    code = main.sample.exit_code if main is not None else None
+    if done is not None or code == 0:
+        why = f"it said {done.text!r} and ended" if done is not None else "it ended with code 0"
+        return Judgement(verdict=Verdict.FINISHED, since_t=since_t, why=why, failure="healthy")
+    if view.now_t - since_t < GONE_GRACE_S and previous is not None:
+        return previous
+    cause = _cause(view)
+    zombie = ended.name == "main-process-zombie"
+    if cause is not None or view.window.is_ours or zombie:
+        why = f"{ended.summary}; {cause or 'no exit event was written'}"
+        return Judgement(
+            verdict=Verdict.CRASHED, since_t=since_t, why=why, failure="main-process-died"
+        )
+    why = f"{ended.summary}, and it said nothing about why"
+    return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=why, failure="process-vanished")
+
+
+def _cause(view: View) -> str | None:
+    """What ended the main process, where kernel or log tell."""
+    pid = view.window.main_pid()
+    for line in reversed(view.window.kernel):
+        if "oom" in line.lower() and str(pid) in line:
+            return f"kernel: {line[:160]}"
+    frame = view.window.frame
+    kills = frame.host.oom_kills if frame is not None and frame.host is not None else None
+    if kills is not None and kills > (view.window.first_oom_kills or 0):
+        return "the cgroup's out-of-memory counter rose"
+    last_t = view.progress.last_step_t or 0.0
+    for fact in reversed(view.window.logs.tracebacks):
+        if fact.fatal and fact.subject in {"main", "unknown", "run"} and fact.t >= last_t:
+            return f"its last words: {fact.exception}: {fact.message[:160]}"
+    return None
+
+
+def _said_done(view: View) -> Judgement | None:
+    done, last_t = view.window.logs.done, view.progress.last_step_t
+    if done is None or (last_t is not None and last_t > done.t):
+        return None
+    quiet_s = view.now_t - done.t
+    sure = quiet_s >= 2.0 if done.how == "words" else view.progress.still_s(view.window) >= 10.0
+    if not sure:
+        return None
+    return Judgement(
+        verdict=Verdict.FINISHED, since_t=done.t, why=f"it says {done.text!r}", failure="healthy"
+    )
+
+
+# -- held, starting ----------------------------------------------------------------------------
+
+
+def _held(named: Mapping[str, Symptom]) -> Judgement | None:
+    for name in ("process-in-stop", "process-in-disk-wait"):
+        held = named.get(name)
+        if held is not None and held.subject == "run":
+            return Judgement(verdict=Verdict.STALLED, since_t=held.since_t, why=held.summary)
+    return None
+
+
+def _starting(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
+    progress, window = view.progress, view.window
+    if progress.first_step_t is not None:
+        return None
+    still_s = progress.still_s(window)
+    failed = [one for name, one in named.items() if name.startswith(("worker-failed", "logged-"))]
+    seen_s = view.now_t - (window.first_t or view.now_t)
+    if failed and still_s >= STILL_S:
+        why = f"{failed[0].summary}; nothing moves for {duration(still_s)}"
+        return Judgement(verdict=Verdict.STALLED, since_t=failed[0].since_t, why=why)
+    ticker = named.get("ticker-silent")
+    if ticker is not None and view.now_t - ticker.since_t > GIL_BEFORE_STEPS_S:
+        return Judgement(verdict=Verdict.STALLED, since_t=ticker.since_t, why=ticker.summary)
+    cycle = named.get("wait-cycle")
+    if cycle is not None and still_s >= STILL_S:
+        return Judgement(verdict=Verdict.STALLED, since_t=cycle.since_t, why=cycle.summary)
+    overdue = named.get("progress-overdue")
+    if overdue is not None and still_s >= STILL_S:
+        why = f"{overdue.summary}, nothing moves"
+        return Judgement(verdict=Verdict.STALLED, since_t=overdue.since_t, why=why)
+    phase = progress.phase
+    since_t = phase.since_t if phase is not None else window.first_t or view.now_t
+    if phase is None and seen_s > UNSTEPPED_S and progress.work.moves:
+        why = f"it works, and no step was recognised in {duration(seen_s)}"
+        return Judgement(verdict=Verdict.QUIET, since_t=since_t, why=why, past_budget=True)
+    if phase is None:
+        why = "no step seen yet"
+    else:
+        why = f"{phase.name} for {duration(view.now_t - phase.since_t)}, no step yet"
+    failure = PHASE_FAILURES.get(phase.name) if phase is not None else None
+    late = overdue is not None or (phase is None and seen_s > UNSTEPPED_S)
+    return Judgement(
+        verdict=Verdict.INITIALISING, since_t=since_t, why=why, failure=failure, past_budget=late
+    )
+
+
+# -- working -----------------------------------------------------------------------------------
+
+
+def _hard(view: View, named: Mapping[str, Symptom]) -> Symptom | None:
+    """What proves that nobody can go on, whatever the learned limit says."""
+    age_s = view.age_s() or 0.0
+    if age_s < HARD_S:
+        return None
+    for name in ("wait-cycle", "ticker-silent"):
+        if name in named:
+            return named[name]
+    if "work-still" in named or view.progress.still_s(view.window) >= HARD_S:
+        for name in ("worker-failed", "worker-not-taking", "worker-not-giving"):
+            if name in named and named[name].starts:
+                return named[name]
+    return None
+
+
+def _working(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
+    hard = _hard(view, named)
+    if hard is not None:
+        since_t = min(hard.since_t, view.now_t)
+        return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=hard.summary)
+    age_s = view.age_s() or 0.0
+    if age_s > view.limit.seconds:
+        return None
+    since_t = view.progress.first_step_t or view.now_t
+    why = f"last step {duration(age_s)} ago (limit {duration(view.limit.seconds)})"
+    for name in ("throughput-low", "worker-not-taking", "worker-not-giving"):
+        low = named.get(name)
+        if low is not None and low.starts:
+            return Judgement(verdict=Verdict.SLOW, since_t=low.since_t, why=f"{why}; {low.summary}")
+    return Judgement(verdict=Verdict.RUNNING, since_t=since_t, why=why, failure="healthy")
+
+
+def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None) -> Judgement:
+    phase, now_t, age_s = view.progress.phase, view.now_t, view.age_s() or 0.0
+    moves, since_t = view.progress.work.moves, view.now_t - (view.age_s() or 0.0)
+    if phase is not None and "progress-overdue" not in named:
+        why = f"{phase.name} for {duration(now_t - phase.since_t)}"
+        why += f" (budget {duration(phase.budget_s)})"
+        return Judgement(
+            verdict=Verdict.QUIET, since_t=phase.since_t, why=why,
+            failure=PHASE_FAILURES.get(phase.name),
+        )  # fmt: skip
+    why = f"no step for {duration(age_s)} (limit {duration(view.limit.seconds)}"
+    why += f": {view.limit.why})"
+    owner = named.get("gil-owner-fixed")
+    if owner is not None:
+        return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=f"{why}; {owner.summary}")
+    if moves:
+        budget_s = max(QUIET_LEAST_S, QUIET_LIMITS * view.limit.seconds)
+        if age_s > budget_s:
+            why = f"{why}; work moves, but for longer than {duration(budget_s)}"
+            return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=why)
+        cores = view.progress.work.cpu_cores
+        why += f"; work moves ({cores:.1f} cores)" if cores is not None else "; work moves"
+        return Judgement(verdict=Verdict.QUIET, since_t=since_t, why=why)
+    if moves is None:
+        why += "; neither processes nor GPUs can be seen"
+        return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=why, failure="unknown")
+    if not _is_confirmed(view) and previous is not None:
+        return previous
+    why += f"; nothing moves for {duration(view.progress.still_s(view.window))}"
+    return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=why)
+
+
+def _is_confirmed(view: View) -> bool:
+    """Two samples of this suspicion, or a reason why there are none, or enough waiting."""
+    if view.suspect_since_t is None:
+        return False
+    taken = view.window.samples.episode(view.suspect_since_t)
+    if len(taken) >= 2:
+        return view.progress.still_s(view.window) >= 3.0
+    return view.now_t - view.suspect_since_t > CONFIRM_S

@@ -1,0 +1,217 @@
+"""The bounded past of one run: everything later stages may look at.
+
+Derived series, not frames: a hundred threads and eight GPUs stay within a few megabytes however
+long a run lasts. Runs nothing, decides nothing; the newest frame is kept whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dflash_watch.frame import Frame, Gap, Hello, LinkChange, Record, StackSample, Tick
+from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
+from dflash_watch.window.gpus import Gpus
+from dflash_watch.window.logs import FeedFactory, Logs
+from dflash_watch.window.samples import Samples
+from dflash_watch.window.sight import Sight
+from dflash_watch.window.told import Event, Told
+from dflash_watch.window.tracks import ProcessTrack, Tracks
+
+Identity = tuple[int | None, int | None, str | None]
+
+
+class Window:
+    """The past of one run, advanced by each record."""
+
+    def __init__(self, new_feed: FeedFactory, signatures: Sequence[Signature] = ()) -> None:
+        self._new_feed = new_feed
+        self._signatures = [(re.compile(one.pattern), one) for one in signatures]
+        self.sight = Sight()
+        self.hello: Hello | None = None
+        self.frame: Frame | None = None
+        """Newest frame."""
+        self.now_t = 0.0
+        """The watched host's clock, as well as it is known."""
+        self.restarts = 0
+        """How often another run took the place of this one."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self.tracks = Tracks()
+        self.logs = Logs(self._new_feed)
+        self.told = Told()
+        self.gpus = Gpus()
+        self.samples = Samples()
+        self.fresh_events: list[Event] = []
+        """Events of the newest record only."""
+        self.identity: Identity = (None, None, None)
+        self.first_t: float | None = None
+        self.gaps: dict[str, Gap] = {}
+        self.gap_since_t: dict[str, float] = {}
+        self.answered: set[str] = set()
+        """Sources that have answered at least once."""
+        self.kernel: list[str] = []
+        self.first_oom_kills: int | None = None
+        """The host's counter at the first look."""
+
+    def take(self, record: Record) -> bool:
+        """Take one record; False when it was seen already and changes nothing."""
+        self.fresh_events = []
+        self.logs.fresh = []
+        if isinstance(record, Hello):
+            if self.hello is not None and self.hello.boot_id != record.boot_id:
+                self._reset()
+            self.hello, self._seq = record, -1
+        elif isinstance(record, Frame):
+            return self._take_frame(record)
+        elif isinstance(record, StackSample):
+            self.samples.take(record)
+            self.now_t = max(self.now_t, record.t)
+        else:
+            self._take_word(record)
+        return True
+
+    _seq = -1
+
+    def _take_word(self, record: LinkChange | Tick) -> None:
+        data_t = self.frame.t if self.frame is not None else None
+        self.sight.take_word(record, data_t)
+        self.now_t = record.t if data_t is None else max(data_t + self.sight.silent_s, self.now_t)
+
+    def _take_frame(self, frame: Frame) -> bool:
+        if frame.seq <= self._seq:
+            return False
+        self._seq = frame.seq
+        self.sight.take_frame(frame)
+        self._take_run(frame)
+        self.frame, self.now_t = frame, frame.t
+        if self.first_t is None:
+            self.first_t = frame.t
+        self.tracks.take(frame)
+        self.fresh_events = self.told.take_events(frame.events)
+        self._search_failures()
+        self.told.take_beats(frame.beats, frame.t)
+        self.logs.take(frame.logs, frame.t)
+        if self.told.newest is None:
+            for fact in self.logs.fresh:
+                if isinstance(fact, StepSeen) and fact.tokens_per_s is not None:
+                    self.told.throughput.take(fact.t, fact.tokens_per_s)
+        self.gpus.take(frame.gpus, frame.t)
+        self.kernel.extend(frame.kernel or ())
+        del self.kernel[:-50]
+        if frame.host is not None and self.first_oom_kills is None:
+            self.first_oom_kills = frame.host.oom_kills
+        self._take_gaps(frame)
+        return True
+
+    def _search_failures(self) -> None:
+        """Signatures in the tracebacks of workers that failed."""
+        for event in self.fresh_events:
+            if event.get("kind") != "worker-failed":
+                continue
+            text = f"{event.get('traceback')}\n{event.get('exception')}: {event.get('message')}"
+            found = {one.failure: one for pattern, one in self._signatures if pattern.search(text)}
+            for one in found.values():
+                fact = SignatureSeen(
+                    t=float(event.get("t") or 0.0), path="events.jsonl", failure=one.failure,
+                    subject=str(event.get("worker")), meaning=one.meaning,
+                    text=f"{event.get('exception')}: {event.get('message')}",
+                )  # fmt: skip
+                self.logs.signatures.append(fact)
+
+    def _take_run(self, frame: Frame) -> None:
+        run, manifest = frame.run, frame.run.manifest
+        run_id = str(manifest["run_id"]) if manifest and manifest.get("run_id") else None
+        now: Identity = (run.root_pid, run.root_start_ticks, run_id)
+        known = self.identity
+        changed = any(
+            new is not None and old is not None and new != old
+            for new, old in zip(now, known, strict=True)
+        )
+        if changed:
+            self._reset()
+            self.restarts += 1
+            known = self.identity
+        merged = [new if new is not None else old for new, old in zip(now, known, strict=True)]
+        self.identity = (merged[0], merged[1], merged[2])  # type: ignore[assignment]
+        if manifest is not None:
+            self.told.manifest = manifest
+
+    def _take_gaps(self, frame: Frame) -> None:
+        gaps = {gap.source: gap for gap in frame.gaps}
+        for source, gap in gaps.items():
+            if source not in self.gaps:
+                self.gap_since_t[source] = frame.t - (gap.since_s or 0.0)
+        self.gaps = gaps
+        parts = {
+            "process": frame.processes, "threads": frame.threads, "log": frame.logs,
+            "events": frame.events, "beats": frame.beats, "gpu": frame.gpus, "host": frame.host,
+            "kernel": frame.kernel,
+        }  # fmt: skip
+        self.answered |= {source for source, part in parts.items() if part and source not in gaps}
+
+    # -- what everybody asks ---------------------------------------------------------------
+
+    @property
+    def ticks_per_s(self) -> int:
+        """Unit of CPU ticks over there."""
+        return self.hello.ticks_per_s if self.hello is not None else 100
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """run.json; empty for a run that writes none."""
+        return self.told.manifest or {}
+
+    @property
+    def is_ours(self) -> bool:
+        """Does the run say about itself what docs/run-directory.md promises?"""
+        return self.told.manifest is not None
+
+    def main_pid(self) -> int | None:
+        """The process that trains: by its own word, else the root, else the busiest Python."""
+        told = (self.manifest.get("process") or {}).get("pid")
+        if isinstance(told, int):
+            return told
+        run = self.frame.run if self.frame is not None else None
+        root = run.root_pid if run is not None else None
+        process = self.tracks.process(root)
+        pythons = [one for one in self.tracks.processes.values() if one.sample.is_python]
+        if pythons and (process is None or not process.sample.is_python):
+            return max(pythons, key=lambda one: one.sample.cpu_ticks or 0).sample.pid
+        return root
+
+    def main(self) -> ProcessTrack | None:
+        """Track of the main process while it is there."""
+        return self.tracks.process(self.main_pid())
+
+    def is_gone(self) -> bool:
+        """The main process was there and is not any more."""
+        if self.frame is None:
+            return False
+        if self.frame.run.state == "gone":
+            return True
+        pid = self.main_pid()
+        was_there = any(one.sample.pid == pid for one in self.tracks.gone_processes)
+        return was_there and self.tracks.process(pid) is None
+
+    def gone_t(self) -> float | None:
+        """Since when the main process is not there."""
+        if self.frame is None or not self.is_gone():
+            return None
+        if self.frame.run.gone_s is not None:
+            return self.frame.t - self.frame.run.gone_s
+        pid = self.main_pid()
+        seen = [one.track.gone_t for one in self.tracks.gone_processes if one.sample.pid == pid]
+        return next((moment for moment in reversed(seen) if moment is not None), self.frame.t)
+
+    def thread_name(self, pid: int, tid: int) -> str | None:
+        """Name of a thread: its worker's, Python's own, or the kernel's when it tells anything."""
+        for worker in self.told.workers.values():
+            if worker.tid == tid:
+                return worker.name
+        for worker in self.manifest.get("workers") or ():
+            if worker.get("native_tid") == tid:
+                return str(worker.get("name"))
+        return self.samples.names.get((pid, tid))

@@ -1,0 +1,167 @@
+"""What each log said: newest lines, numbers, exceptions, and how its file behaves."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from dflash_watch.frame import LogSample
+from dflash_watch.readers import facts as f
+
+LINES = 200
+KEPT = 100
+PAGE_BYTES = 4096
+
+
+class LogFeed(Protocol):
+    """An incremental reader of one log: text in, facts out."""
+
+    def feed(self, sample: LogSample, t: float) -> list[f.LogFact]:
+        """Facts of the new text."""
+
+
+FeedFactory = Callable[[], LogFeed]
+
+
+@dataclass(slots=True)
+class LogTrack:
+    """One log over time."""
+
+    path: str
+    feed: LogFeed
+    sample: LogSample
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
+    rewritten: str | None = None
+    """The line a progress bar stands at, not ended yet."""
+    rewrite_since_t: float | None = None
+    grown_t: float | None = None
+    """When it last grew, as the watched host's clock has it."""
+    growths: deque[tuple[float, int, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """(moment, bytes, ends in a line end)."""
+    ended_line: bool | None = None
+    truncated_t: float | None = None
+    elsewhere_since_t: float | None = None
+    """Since when it is not the file that is watched."""
+    consumed: tuple[int | None, int] = (None, 0)
+    """(inode, first byte not read yet)."""
+    marks: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """(moment, line ends, carriage returns) of looks that brought text."""
+
+    def take(self, sample: LogSample, t: float) -> list[f.LogFact]:
+        """Take one look at the file; returns the facts in its new text."""
+        first = self.grown_t is None
+        if sample.truncated:
+            self.truncated_t = t
+        elsewhere = sample.deleted or sample.path_state != "same"
+        self.elsewhere_since_t = (self.elsewhere_since_t or t) if elsewhere else None
+        fresh = self._unread(sample)
+        if fresh.text:
+            self.growths.append((t, len(fresh.text.encode()), fresh.text.endswith("\n")))
+            self.ended_line = fresh.text.endswith("\n")
+            self.marks.append((t, sample.newlines, sample.carriage_returns))
+        if first:
+            self.grown_t = t - (sample.mtime_age_s or 0.0)
+        elif fresh.text or (sample.size_bytes or 0) > (self.sample.size_bytes or 0):
+            self.grown_t = t
+        self.sample = sample
+        found = self.feed.feed(fresh, t) if fresh.text or first or sample.truncated else []
+        for fact in found:
+            self._note(fact)
+        return found
+
+    def _unread(self, sample: LogSample) -> LogSample:
+        """Without what a new agent read a second time."""
+        if sample.offset is None or not sample.text:
+            return sample
+        raw = sample.text.encode()
+        inode, consumed = self.consumed
+        again = 0
+        if inode == sample.inode and not sample.truncated:
+            again = min(max(consumed - sample.offset, 0), len(raw))
+        self.consumed = (sample.inode, sample.offset + len(raw))
+        if not again:
+            return sample
+        text = raw[again:].decode(errors="replace")
+        return msgspec.structs.replace(sample, text=text, offset=sample.offset + again)
+
+    def _note(self, fact: f.LogFact) -> None:
+        if isinstance(fact, f.LineSeen):
+            self.lines.append(fact.text)
+            self.rewritten = self.rewrite_since_t = None
+        elif isinstance(fact, f.RewriteSeen):
+            self.rewritten, self.rewrite_since_t = fact.text, fact.since_t
+
+
+class Logs:
+    """All logs of the run, and the facts found in them."""
+
+    def __init__(self, new_feed: FeedFactory) -> None:
+        self._new_feed = new_feed
+        self.tracks: dict[str, LogTrack] = {}
+        self.fresh: list[f.LogFact] = []
+        """Facts of the newest frame only."""
+        self.tracebacks: deque[f.TracebackSeen] = deque(maxlen=KEPT)
+        self.signatures: deque[f.SignatureSeen] = deque(maxlen=KEPT)
+        self.loading: deque[f.LoadingSeen] = deque(maxlen=KEPT)
+        self.done: f.DoneSeen | None = None
+        self.phase: f.PhaseSeen | None = None
+        self.repeat: f.RepeatSeen | None = None
+
+    def take(self, samples: tuple[LogSample, ...] | None, t: float) -> None:
+        """Take the log part of a frame."""
+        self.fresh = []
+        for sample in samples or ():
+            track = self.tracks.get(sample.via)
+            if track is None:
+                track = LogTrack(sample.path, self._new_feed(), sample)
+                self.tracks[sample.via] = track
+            track.path = sample.path
+            self.fresh.extend(track.take(sample, t))
+        for fact in self.fresh:
+            self._note(fact)
+
+    def _note(self, fact: f.LogFact) -> None:
+        match fact:
+            case f.TracebackSeen():
+                self.tracebacks.append(fact)
+            case f.SignatureSeen():
+                self.signatures.append(fact)
+            case f.LoadingSeen():
+                self.loading.append(fact)
+            case f.DoneSeen():
+                self.done = fact
+            case f.PhaseSeen():
+                self.phase = fact if fact.edge == "begin" else None
+            case f.RepeatSeen():
+                self.repeat = fact
+            case f.StepSeen():
+                self.done = None
+                self.phase = None
+
+    def main(self) -> LogTrack | None:
+        """The log a person would read: the one that was named, else the one with most lines."""
+        if not self.tracks:
+            return None
+        return max(
+            self.tracks.values(),
+            key=lambda track: (track.sample.watched_path is not None, len(track.lines)),
+        )
+
+    def longest_pause_s(self) -> float | None:
+        """Longest pause between growths of the log that pauses least; None before three."""
+        longest = []
+        for track in self.tracks.values():
+            moments = [growth[0] for growth in track.growths][1:]
+            if len(moments) >= 3:
+                longest.append(max(b - a for a, b in itertools.pairwise(moments)))
+        return min(longest) if longest else None
+
+    def silent_s(self, now_t: float) -> float | None:
+        """Seconds since any log grew; None without a log."""
+        grown = [track.grown_t for track in self.tracks.values() if track.grown_t is not None]
+        return max(now_t - max(grown), 0.0) if grown else None

@@ -1,0 +1,188 @@
+"""What the run itself says: events, beats, manifest."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dflash_watch.frame import BeatPage, BeatWorker
+
+BUCKET_S = 15.0
+BUCKETS = 240
+"""One hour of throughput."""
+KEPT = 100
+
+
+@dataclass(slots=True)
+class OpenPhase:
+    """A phase that has begun and not ended."""
+
+    name: str
+    since_t: float
+    budget_s: float | None = None
+    detail: str | None = None
+    worker: str | None = None
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Throughput over a quarter of a minute: lowest, highest and mean."""
+
+    start_t: float
+    low: float
+    high: float
+    total: float
+    count: int = 1
+
+    @property
+    def mean(self) -> float:
+        """Mean of what was said within it."""
+        return self.total / self.count
+
+
+@dataclass(slots=True)
+class Throughput:
+    """One hour of tokens a second, thinned to buckets."""
+
+    buckets: deque[Bucket] = field(default_factory=lambda: deque(maxlen=BUCKETS))
+    newest: float | None = None
+    newest_t: float | None = None
+
+    def take(self, t: float, tokens_per_s: float) -> None:
+        """Take one figure."""
+        self.newest, self.newest_t = tokens_per_s, t
+        start = t - t % BUCKET_S
+        last = self.buckets[-1] if self.buckets else None
+        if last is not None and start <= last.start_t:
+            last.low, last.high = min(last.low, tokens_per_s), max(last.high, tokens_per_s)
+            last.total, last.count = last.total + tokens_per_s, last.count + 1
+        else:
+            self.buckets.append(Bucket(start, tokens_per_s, tokens_per_s, tokens_per_s))
+
+    def mean(self, since_t: float) -> float | None:
+        """Mean since then, by what was said."""
+        chosen = [bucket for bucket in self.buckets if bucket.start_t + BUCKET_S > since_t]
+        count = sum(bucket.count for bucket in chosen)
+        return sum(bucket.total for bucket in chosen) / count if count else None
+
+
+Event = Mapping[str, Any]
+
+
+class Told:
+    """Events, beats and manifest of one run."""
+
+    def __init__(self) -> None:
+        self.manifest: Mapping[str, Any] | None = None
+        self.last_seq = -1
+        self.phases: list[OpenPhase] = []
+        self.throughput = Throughput()
+        self.newest: Event | None = None
+        """Newest `throughput` event."""
+        self.steps: deque[tuple[float, int]] = deque(maxlen=KEPT)
+        """(moment, step) of throughput and heartbeat events."""
+        self.failed: list[Event] = []
+        self.tuning: dict[str, float] = {}
+        """Kernel and key -> since when it is being tuned."""
+        self.exit: Event | None = None
+        self.beats: BeatPage | None = None
+        self.beats_t: float | None = None
+        self.workers: dict[str, BeatWorker] = {}
+        self.depths: deque[tuple[float, int]] = deque(maxlen=KEPT)
+        self.items: dict[str, deque[tuple[float, int]]] = {}
+        self.capacity: int | None = None
+
+    def take_events(self, events: tuple[dict[str, Any], ...] | None) -> list[Event]:
+        """Take new events; one that was seen already is left out. Returns the new ones."""
+        fresh: list[Event] = []
+        for event in events or ():
+            seq = event.get("seq")
+            if isinstance(seq, int):
+                if seq <= self.last_seq:
+                    continue
+                self.last_seq = seq
+            fresh.append(event)
+            self._note(event)
+        return fresh
+
+    def _note(self, event: Event) -> None:
+        t = _number(event.get("t")) or 0.0
+        match event.get("kind"):
+            case "phase":
+                self._phase(event, t)
+            case "throughput":
+                self.newest = event
+                self._step(event, t)
+                tokens = _number(event.get("tokens_per_s"))
+                if tokens is not None:
+                    self.throughput.take(t, tokens)
+                depth, capacity = event.get("queue_depth"), event.get("queue_capacity")
+                self.capacity = capacity if isinstance(capacity, int) else self.capacity
+                if isinstance(depth, int):
+                    self.depths.append((t, depth))
+            case "heartbeat":
+                self._step(event, t)
+            case "worker-failed":
+                self.failed.append(event)
+            case "autotune":
+                key = f"{event.get('kernel')} {event.get('key')}"
+                if event.get("edge") == "begin":
+                    self.tuning[key] = t
+                else:
+                    self.tuning.pop(key, None)
+            case "exit":
+                self.exit = event
+
+    def _step(self, event: Event, t: float) -> None:
+        step = event.get("step")
+        if isinstance(step, int) and (not self.steps or step != self.steps[-1][1]):
+            self.steps.append((t, step))
+
+    def _phase(self, event: Event, t: float) -> None:
+        name, worker = str(event.get("name")), event.get("worker")
+        if event.get("edge") == "begin":
+            budget, detail = _number(event.get("budget_s")), event.get("detail")
+            told = str(detail) if detail is not None else None
+            self.phases.append(OpenPhase(name, t, budget, told, worker))
+            return
+        for phase in reversed(self.phases):
+            if phase.name == name and phase.worker == worker:
+                self.phases.remove(phase)
+                return
+
+    def take_beats(self, page: BeatPage | None, t: float) -> None:
+        """Take the beat page; one left over by another process is not believed."""
+        if page is None or page.foreign:
+            return
+        self.beats, self.beats_t = page, t
+        self.workers = {worker.name: worker for worker in page.workers}
+        depths = [w.queue_depth for w in page.workers if w.queue_depth is not None]
+        capacities = [w.queue_capacity for w in page.workers if w.queue_capacity]
+        if capacities:
+            self.capacity = max(capacities)
+        if depths:
+            self.depths.append((t, max(depths)))
+        for worker in page.workers:
+            if worker.items is not None:
+                past = self.items.setdefault(worker.name, deque(maxlen=30))
+                past.append((t, worker.items))
+
+    def in_role(self, role: str) -> list[BeatWorker]:
+        """Workers of one role, by their beat slots."""
+        return [worker for worker in self.workers.values() if worker.role == role]
+
+    def role_of(self, name: str) -> str | None:
+        """Role of a worker, from its slot, the manifest, or its name."""
+        if name in self.workers:
+            return self.workers[name].role
+        for worker in (self.manifest or {}).get("workers") or ():
+            if worker.get("name") == name:
+                return str(worker.get("role"))
+        stem = name.rstrip("0123456789").rstrip("-_ ")
+        return stem if stem in {"target", "drafter", "loader", "main"} else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

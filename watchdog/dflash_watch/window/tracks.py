@@ -1,0 +1,173 @@
+"""What became of each process and thread: tick differences, states, who vanished and when."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dflash_watch.frame import Frame, ProcessSample, ThreadSample
+
+KEPT = 24
+"""Looks kept for each process and thread: enough for rates over some twenty seconds."""
+KEPT_GONE = 200
+"""Vanished threads remembered."""
+STOPPED, DISK, ZOMBIE = frozenset("Tt"), "D", frozenset("ZX")
+
+
+@dataclass(slots=True)
+class Track:
+    """One process or thread over the kept looks."""
+
+    name: str
+    first_t: float
+    last_t: float
+    state: str
+    state_since_t: float
+    state_looks: int = 1
+    """Looks in a row with this state."""
+    moved_t: float | None = None
+    """When its CPU ticks last differed from the look before."""
+    gone_t: float | None = None
+    ticks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """(boot time, CPU ticks)."""
+
+    def see(self, t: float, boot_s: float, state: str, cpu_ticks: int | None) -> None:
+        """Take one more look."""
+        self.last_t, self.gone_t = t, None
+        if state != self.state:
+            self.state, self.state_since_t, self.state_looks = state, t, 1
+        else:
+            self.state_looks += 1
+        if cpu_ticks is None:
+            return
+        if self.ticks and cpu_ticks > self.ticks[-1][1]:
+            self.moved_t = t
+        self.ticks.append((boot_s, cpu_ticks))
+
+    def used_ticks(self, since_boot_s: float) -> tuple[int, float] | None:
+        """CPU ticks and the seconds they took since then; None with fewer than two looks."""
+        if len(self.ticks) < 2:
+            return None
+        first = self.ticks[-2]
+        for look in reversed(self.ticks):
+            if look[0] < since_boot_s:
+                break
+            first = look
+        if first is self.ticks[-1]:
+            first = self.ticks[-2]
+        return self.ticks[-1][1] - first[1], self.ticks[-1][0] - first[0]
+
+    def lived_s(self) -> float:
+        """Seconds from the first look to the last."""
+        return self.last_t - self.first_t
+
+
+@dataclass(slots=True)
+class ProcessTrack:
+    """One process: its track, its newest sample and what it read and wrote."""
+
+    track: Track
+    sample: ProcessSample
+    io: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """(boot time, bytes through read calls, bytes through write calls)."""
+
+
+def _moved_bytes(sample: ProcessSample) -> tuple[int, int] | None:
+    pairs = ((sample.rchar, sample.wchar), (sample.read_bytes, sample.write_bytes))
+    for read, written in pairs:
+        if read is not None and written is not None:
+            return read, written
+    return None
+
+
+class Tracks:
+    """All processes of the run's tree and their threads."""
+
+    def __init__(self) -> None:
+        self.processes: dict[tuple[int, int], ProcessTrack] = {}
+        self.threads: dict[tuple[int, int], Track] = {}
+        """(pid, tid) -> its track, while it is there."""
+        self.gone_threads: deque[tuple[int, int, Track]] = deque(maxlen=KEPT_GONE)
+        self.gone_processes: deque[ProcessTrack] = deque(maxlen=20)
+        self.threads_changed_t: float | None = None
+        """When a thread last came or went."""
+
+    def take(self, frame: Frame) -> None:
+        """Take one frame; what it does not carry stays as it was."""
+        if frame.processes is not None:
+            self._take_processes(frame, frame.processes)
+        for pid_text, samples in (frame.threads or {}).items():
+            self._take_threads(frame, int(pid_text), samples)
+
+    def _take_processes(self, frame: Frame, samples: tuple[ProcessSample, ...]) -> None:
+        seen = set()
+        for sample in samples:
+            key = (sample.pid, sample.start_ticks)
+            seen.add(key)
+            known = self.processes.get(key)
+            if known is None:
+                track = Track(sample.comm, frame.t, frame.t, sample.state, frame.t, 0)
+                known = self.processes[key] = ProcessTrack(track, sample)
+            known.sample = sample
+            known.track.see(frame.t, frame.boot_s, sample.state, sample.cpu_ticks)
+            moved = _moved_bytes(sample)
+            if moved is not None:
+                known.io.append((frame.boot_s, *moved))
+        for key in [key for key in self.processes if key not in seen]:
+            known = self.processes.pop(key)
+            known.track.gone_t = frame.t
+            self.gone_processes.append(known)
+            for thread in [thread for thread in self.threads if thread[0] == key[0]]:
+                del self.threads[thread]
+
+    def _take_threads(self, frame: Frame, pid: int, samples: tuple[ThreadSample, ...]) -> None:
+        seen = set()
+        for sample in samples:
+            key = (pid, sample.tid)
+            seen.add(key)
+            track = self.threads.get(key)
+            if track is None:
+                track = Track(sample.name, frame.t, frame.t, sample.state, frame.t, 0)
+                self.threads[key] = track
+                self.threads_changed_t = frame.t
+            track.name = sample.name
+            track.see(frame.t, frame.boot_s, sample.state, sample.cpu_ticks)
+        for key in [key for key in self.threads if key[0] == pid and key not in seen]:
+            track = self.threads.pop(key)
+            track.gone_t = frame.t
+            self.gone_threads.append((key[0], key[1], track))
+            self.threads_changed_t = frame.t
+
+    def process(self, pid: int | None) -> ProcessTrack | None:
+        """The process that has this number now."""
+        for (known, _), process in self.processes.items():
+            if known == pid:
+                return process
+        return None
+
+    def cpu_ratio(self, since_boot_s: float, ticks_per_s: int) -> float | None:
+        """Cores used by the whole tree since then; None while two looks are missing."""
+        ratios = []
+        for process in self.processes.values():
+            used = process.track.used_ticks(since_boot_s)
+            if used is not None and used[1] > 0:
+                ratios.append(max(used[0], 0) / ticks_per_s / used[1])
+        return sum(ratios) if ratios else None
+
+    def io_per_s(self, since_boot_s: float) -> float | None:
+        """Bytes a second through read and write calls of the whole tree."""
+        rates = []
+        for process in self.processes.values():
+            looks = [look for look in process.io if look[0] >= since_boot_s] or list(process.io)[
+                -2:
+            ]
+            if len(looks) < 2 or looks[-1][0] <= looks[0][0]:
+                continue
+            moved = looks[-1][1] - looks[0][1] + looks[-1][2] - looks[0][2]
+            rates.append(max(moved, 0) / (looks[-1][0] - looks[0][0]))
+        return sum(rates) if rates else None
+
+    def in_state(self, letters: frozenset[str] | str) -> Iterator[ProcessTrack]:
+        """Processes that stand in one of these states."""
+        return (one for one in self.processes.values() if one.track.state in letters)
