@@ -1,0 +1,176 @@
+"""The fault table, each row as a story: what the run does, and what must be said about it."""
+
+from __future__ import annotations
+
+from scenarios.timeline import Timeline
+
+WITHIN_S = 20.0
+
+
+def check_stalled(run: Timeline, fault_t: float, failure: str, subject: str) -> None:
+    assert (run.last.verdict, run.last.failure) == ("stalled", failure)
+    assert run.last.subject == subject
+    assert run.ready_t() - fault_t <= WITHIN_S
+    assert len(run.incidents()) == 1
+    assert run.last.incident.stack_labels == ("A", "B", "C")
+    assert run.last.incident.stacks_missing is None
+
+
+def test_a_stopped_process_is_stalled_and_named():
+    run = Timeline.training()
+    fault_t = run.t
+    run.freeze()
+    run.state, run.ticker_stopped_t = "T", run.t
+    run.go(60)
+    check_stalled(run, fault_t, "process-stopped", "run")
+
+
+def test_a_lock_cycle_names_both_drafters_and_both_owners():
+    run = Timeline.training()
+    fault_t = run.t
+    run.freeze()
+    run.wait("drafter-0", "lock", on="drafter-1", lock="grads")
+    run.wait("drafter-1", "lock", on="drafter-0", lock="weights")
+    run.wait("target-0", "queue-put")
+    run.wait("target-1", "queue-put")
+    run.go(60)
+    check_stalled(run, fault_t, "pipeline-deadlock", "drafter-0, drafter-1")
+    told = " ".join(fact.text for fact in run.last.evidence)
+    assert "lock grads owned by drafter-1" in told
+    assert "lock weights owned by drafter-0" in told
+
+
+def test_a_worker_that_fails_in_our_trainer_is_a_crash_with_its_name():
+    run = Timeline.training()
+    run.event("worker-failed", worker="target-1", role="target", exception="RuntimeError",
+              message="boom", traceback="Traceback\nRuntimeError: boom")  # fmt: skip
+    run.freeze()
+    run.go(2)
+    run.event("exit", code=1, reason="failed", message="target-1 failed")
+    run.go(1)
+    run.process = "gone"
+    run.go(10)
+    assert (run.last.verdict, run.last.failure) == ("crashed", "worker-died")
+    assert run.last.subject == "target-1"
+    assert len(run.incidents()) == 1
+    assert "event" in run.last.incident.stacks_missing
+
+
+def test_a_swallowed_exception_in_a_foreign_script_names_the_vanished_thread():
+    run = Timeline.foreign(45)
+    fault_t = run.t
+    run.workers["target-1"].there = False
+    run.go(2)
+    run.freeze()
+    run.go(60)
+    check_stalled(run, fault_t, "worker-died", "target-1")
+    assert "log-silent" in run.last.explains
+
+
+def test_the_log_of_an_autotuner_out_of_memory_then_silence(captures):
+    run = Timeline.foreign(0, steps_per_s=0.0)
+    run.go(10)
+    run.say((captures / "autotune-oom-two-of-three-targets.log").read_text())
+    run.go(2)
+    fault_t = run.t
+    run.freeze()
+    run.go(60)
+    assert (run.last.verdict, run.last.failure) == ("stalled", "triton-autotune-oom")
+    assert run.ready_t() - fault_t <= WITHIN_S
+    assert "target-" in run.last.subject
+
+
+def test_a_drafter_that_stops_taking_is_named():
+    run = Timeline.training()
+    fault_t = run.t
+    run.freeze()
+    run.workers["drafter-1"].leaf = "drill.py:sleep"
+    run.wait("drafter-0", "peer", on="drafter-1")
+    run.wait("target-0", "queue-put")
+    run.wait("target-1", "queue-put")
+    run.go(60)
+    check_stalled(run, fault_t, "drafter-idle", "drafter-1")
+
+
+def test_a_target_that_stops_giving_is_named():
+    run = Timeline.training()
+    fault_t = run.t
+    run.freeze()
+    run.wait("drafter-0", "queue-get", on="target-0")
+    run.wait("drafter-1", "queue-get", on="target-0")
+    run.wait("target-1", "queue-put")
+    run.go(60)
+    check_stalled(run, fault_t, "target-idle", "target-0")
+
+
+def test_a_busy_call_that_keeps_the_interpreter_lock_in_our_run():
+    run = Timeline.training()
+    fault_t = run.t
+    run.freeze()
+    run.cores, run.ticker_stopped_t = 1.0, run.t
+    run.workers["target-0"].owns_gil = True
+    run.go(60)
+    check_stalled(run, fault_t, "gil-held", "target-0")
+
+
+def test_a_sleeping_call_that_keeps_the_interpreter_lock_in_our_run():
+    run = Timeline.training()
+    fault_t = run.t
+    run.freeze()
+    run.ticker_stopped_t = run.t
+    run.workers["target-0"].owns_gil = True
+    run.go(60)
+    check_stalled(run, fault_t, "gil-held", "target-0")
+
+
+def test_a_busy_call_that_keeps_the_interpreter_lock_in_a_foreign_script():
+    run = Timeline.foreign()
+    fault_t = run.t
+    run.freeze()
+    run.cores = 1.0
+    run.workers["target-0"].owns_gil = True
+    run.go(60)
+    check_stalled(run, fault_t, "gil-held", "target-0")
+
+
+def test_sigkill_is_a_crash_without_stacks():
+    run = Timeline.training()
+    run.freeze()
+    run.process = "gone"
+    run.go(10)
+    assert (run.last.verdict, run.last.failure) == ("crashed", "main-process-died")
+    assert len(run.incidents()) == 1
+    assert run.last.incident.stack_labels == ()
+    assert "not there" in run.last.incident.stacks_missing
+
+
+def test_a_kill_by_the_cgroup_is_told_as_cause():
+    run = Timeline.training()
+    run.freeze()
+    run.process, run.oom_kills = "gone", 1
+    run.go(10)
+    assert run.last.failure == "main-process-died"
+    assert any("out-of-memory" in fact.text for fact in run.last.evidence)
+
+
+def test_a_zombie_main_process_is_a_crash():
+    run = Timeline.training()
+    run.freeze()
+    run.process = "zombie"
+    run.go(10)
+    assert (run.last.verdict, run.last.failure) == ("crashed", "main-process-died")
+
+
+def test_a_foreign_process_that_is_simply_gone_is_not_called_a_crash():
+    run = Timeline.foreign()
+    run.process, run.log_mode = "gone", "silent"
+    run.go(10)
+    assert (run.last.verdict, run.last.failure) == ("blind", "process-vanished")
+
+
+def test_a_run_that_says_it_is_done_and_stays_is_finished_with_exit_hang():
+    run = Timeline.training()
+    run.event("exit", code=0, reason="done")
+    run.freeze()
+    run.go(40)
+    assert (run.last.verdict, run.last.failure) == ("finished", "exit-hang")

@@ -1,0 +1,166 @@
+"""Runs that are well, and must be left in peace."""
+
+from __future__ import annotations
+
+import pytest
+from dflash_watch.frame import ProcessSample
+from scenarios.timeline import Timeline
+
+
+def test_a_healthy_run_from_start_to_finish():
+    run = Timeline.ours(steps_per_s=0.0)
+    run.go(8)
+    run.begin_training()
+    run.steps_per_s = 12.0
+    run.go(90)
+    run.event("exit", code=0, reason="done")
+    run.freeze()
+    run.go(1)
+    run.process = "gone"
+    run.go(5)
+    assert run.verdicts() == ["initialising", "running", "finished"]
+    assert run.incidents() == []
+    assert run.last.failure == "healthy"
+
+
+def test_a_healthy_foreign_script_with_nothing_but_a_log():
+    run = Timeline.foreign(5, steps_per_s=0.0)
+    run.steps_per_s = 3.0
+    run.go(90)
+    run.say("Training finished.\n")
+    run.freeze()
+    run.go(1)
+    run.process = "gone"
+    run.go(5)
+    assert run.verdicts() == ["initialising", "running", "finished"]
+    assert run.incidents() == []
+
+
+@pytest.mark.parametrize("make", [Timeline.training, Timeline.foreign])
+def test_a_busy_machine_makes_steps_late_and_no_alarm(make):
+    run = make(30)
+    for pause_s in (3, 5, 2, 6, 4, 6):
+        run.steps_per_s = 0.0
+        run.go(pause_s)
+        run.steps_per_s = 4.0
+        run.go(4)
+    assert run.verdicts() == ["initialising", "running"]
+    assert run.incidents() == []
+
+
+def test_a_long_first_compile_is_initialising():
+    run = Timeline.ours(steps_per_s=0.0)
+    run.event("phase", name="tuning", edge="begin", budget_s=600.0, worker="target-0")
+    run.go(240)
+    assert run.verdicts() == ["initialising"]
+    assert run.last.failure == "compile-in-progress"
+    assert run.incidents() == []
+
+
+def test_a_long_first_compile_of_a_foreign_script_is_seen_in_its_stacks():
+    run = Timeline.foreign(0, steps_per_s=0.0, log_mode="silent")
+    run.workers["target-0"].leaf = "/site/torch/_inductor/scheduler.py:codegen"
+    run.go(120)
+    assert (run.last.verdict, run.last.failure) == ("initialising", "compile-in-progress")
+    assert run.incidents() == []
+
+
+def test_a_parked_compile_pool_is_not_compiling():
+    run = Timeline.foreign(0, steps_per_s=0.0, log_mode="silent")
+    run.workers["target-0"].leaf = "/site/torch/_inductor/compile_worker/subproc_pool.py:_read"
+    run.go(60)
+    assert run.last.failure != "compile-in-progress"
+
+
+def test_a_busy_compiler_child_is_compiling():
+    run = Timeline.foreign(0, steps_per_s=0.0, log_mode="silent")
+    run.extra_processes = (
+        ProcessSample(
+            pid=9, ppid=1, start_ticks=3, age_s=3.0, state="R", comm="ptxas", cmd="ptxas"
+        ),
+    )
+    run.go(60)
+    assert run.last.failure == "compile-in-progress"
+
+
+@pytest.mark.parametrize("phase", ["checkpointing", "evaluating"])
+def test_an_announced_phase_is_quiet_and_no_incident(phase):
+    run = Timeline.training(60)
+    run.event("phase", name=phase, edge="begin", budget_s=300.0)
+    run.freeze()
+    run.go(60)
+    assert run.last.verdict == "quiet"
+    assert run.last.limit.seconds == 300.0
+    run.event("phase", name=phase, edge="end")
+    for worker in run.workers.values():
+        worker.works = True
+    run.steps_per_s, run.cores, run.log_mode = 12.0, 1.2, "lines"
+    run.go(20)
+    assert run.last.verdict == "running"
+    assert run.incidents() == []
+
+
+def test_a_slow_save_that_nobody_announced_is_seen_in_the_stacks():
+    run = Timeline.foreign(60)
+    run.freeze()
+    run.io_per_s = 5e6
+    run.workers["target-0"].leaf = "/x/train.py:save_checkpoint"
+    run.go(40)
+    assert run.last.verdict == "quiet"
+    run.steps_per_s, run.cores, run.log_mode, run.io_per_s = 12.0, 1.2, "lines", 0.0
+    run.workers["target-0"].leaf = "model.py:forward"
+    run.go(20)
+    assert run.last.verdict == "running"
+    assert run.incidents() == []
+
+
+def test_a_slow_save_without_io_is_believed_when_the_stack_shows_it():
+    run = Timeline.foreign(60)
+    run.freeze()
+    run.workers["target-0"].leaf = "/x/train.py:save_checkpoint"
+    run.go(60)
+    assert run.last.verdict == "quiet"
+    assert run.incidents() == []
+
+
+def test_a_paused_loader_over_going_steps_is_running():
+    run = Timeline.training(30, crew=("loader-0", "target-0", "drafter-0"))
+    run.workers["loader-0"].wait, run.workers["loader-0"].wait_since_t = "io", run.t
+    run.go(40)
+    assert run.verdicts() == ["initialising", "running"]
+    assert run.incidents() == []
+
+
+def test_a_thread_that_ends_as_it_should_is_no_death():
+    run = Timeline.foreign(30)
+    run.workers["target-1"].there = False
+    run.go(60)
+    assert run.last.verdict == "running"
+    assert run.last.failure == "healthy"
+    assert run.incidents() == []
+
+
+def test_another_run_in_the_same_directory_begins_anew():
+    run = Timeline.training(30)
+    run.event("exit", code=0, reason="done")
+    run.go(1)
+    run.process = "gone"
+    run.go(5)
+    run.restart()
+    run.steps_per_s = 0.0
+    run.event("phase", name="loading", edge="begin")
+    run.go(5)
+    run.begin_training()
+    run.steps_per_s = 12.0
+    run.go(20)
+    assert run.verdicts() == ["initialising", "running", "finished", "initialising", "running"]
+    assert run.incidents() == []
+
+
+def test_stopped_on_request_is_finished():
+    run = Timeline.training(30)
+    run.event("exit", code=75, reason="stopped", message="SIGTERM; checkpoint written")
+    run.process = "gone"
+    run.go(5)
+    assert run.last.verdict == "finished"
+    assert run.incidents() == []
