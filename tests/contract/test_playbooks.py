@@ -1,0 +1,248 @@
+"""Every playbook is whole: its data names things that exist, its text can be followed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from dflash_watch.frame import LogSample
+from dflash_watch.model import Severity, Verdict
+from dflash_watch.readers.facts import Signature, SignatureSeen
+from dflash_watch.readers.logtext import LogReader
+from dflash_watch.readers.signatures import Matcher
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "playbooks").glob("*.md"))
+LOGS = ROOT / "tests/watch/readers/logs"
+SECTIONS = ["Meaning", "Diagnosis", "Mitigation", "Look-alikes"]
+KEYS = {
+    "title", "severity", "verdicts", "requires", "supports", "contradicts", "explains",
+    "incident", "stacks", "summary", "next", "signature", "action",
+}  # fmt: skip
+NEEDED = [
+    "worker-died",
+    "triton-autotune-oom",
+    "pipeline-deadlock",
+    "process-stopped",
+    "gil-held",
+    "main-process-died",
+    "process-vanished",
+    "log-not-flushed",
+    "log-moved",
+    "log-no-newline",
+    "loading",
+    "compile-in-progress",
+    "drafter-idle",
+    "target-idle",
+    "drafter-starved",
+    "target-blocked",
+    "gpu-view-lost",
+    "stacks-unavailable",
+    "watch-lost",
+    "exit-hang",
+    "healthy",
+    "unknown",
+    "memory-uneven",
+    "throughput-below-baseline",
+]
+SYMPTOMS = {
+    "link-lost",
+    "main-process-gone",
+    "main-process-zombie",
+    "exit-recorded",
+    "exit-overdue",
+    "process-in-stop",
+    "process-in-disk-wait",
+    "worker-failed",
+    "progress-overdue",
+    "work-still",
+    "wait-cycle",
+    "worker-not-taking",
+    "worker-not-giving",
+    "queue-starved",
+    "queue-blocked",
+    "ticker-silent",
+    "gil-owner-fixed",
+    "log-elsewhere",
+    "log-buffered",
+    "log-without-lines",
+    "log-silent",
+    "gpu-unseen",
+    "stacks-unseen",
+    "phase-loading",
+    "phase-compiling",
+    "gpu-memory-uneven",
+    "throughput-low",
+}
+WORDS = {"subject", "since", "detail"}
+KNOWN = {"pid", "run_dir", "log", "host", "gpu", "rank", "step", "subject"}
+PLACEHOLDER = re.compile(r"\{(\w*)\}")
+COMMAND = re.compile(
+    r"^(?:awk|cat|cp|dflash-\w+|dmesg|grep|kill|ls|lxc-\w+|nvidia-smi|pct|ping|ps|py-spy|ssh|tail"
+    r"|tmux|tr|PYTHONUNBUFFERED=1) "
+)
+
+
+def load(path: Path) -> tuple[dict[str, object], str]:
+    before, front, body = path.read_text(encoding="utf-8").split("+++\n", 2)
+    assert before == ""
+    return tomllib.loads(front), body
+
+
+FRONTS = {path.stem: load(path)[0] for path in FILES}
+BODIES = {path.stem: load(path)[1] for path in FILES}
+each = pytest.mark.parametrize("name", FRONTS)
+
+
+def sections(body: str) -> dict[str, str]:
+    parts = re.split(r"(?m)^## (.+)$", body)
+    return dict(zip(parts[1::2], (part.strip() for part in parts[2::2]), strict=True))
+
+
+def commands(body: str) -> list[str]:
+    spans = re.findall(r"`([^`\n]+)`", body)
+    return [span for span in spans if COMMAND.match(span)]
+
+
+def test_every_failure_that_can_be_named_has_a_playbook() -> None:
+    assert sorted(FRONTS) == sorted(NEEDED)
+
+
+@each
+def test_the_front_matter_has_known_keys_and_values(name: str) -> None:
+    front = FRONTS[name]
+    assert set(front) <= KEYS
+    assert str(front["title"]).strip()
+    assert front["severity"] in list(Severity)
+    assert set(front["verdicts"]) <= set(Verdict)
+    assert front["verdicts"]
+
+
+@each
+def test_all_symptoms_and_failures_named_exist(name: str) -> None:
+    front = FRONTS[name]
+    symptoms = SYMPTOMS | {f"logged-{failure}" for failure in FRONTS}
+    required = {one for group in front["requires"] for one in group.split("|")}
+    for named in (required, set(front["supports"]), set(front["contradicts"])):
+        assert named <= symptoms
+    assert set(front["explains"]) <= symptoms | set(FRONTS)
+    assert name not in front["explains"]
+    assert not required & set(front["contradicts"])
+
+
+@each
+def test_a_signature_that_is_required_is_there(name: str) -> None:
+    needs = [one for group in FRONTS[name]["requires"] for one in group.split("|")]
+    for failure in (one.removeprefix("logged-") for one in needs if one.startswith("logged-")):
+        assert FRONTS[failure].get("signature")
+
+
+def test_every_symptom_matters_to_some_failure() -> None:
+    named = {
+        one
+        for front in FRONTS.values()
+        for key in ("requires", "supports", "contradicts", "explains")
+        for group in front[key]
+        for one in group.split("|")
+    }
+    assert named >= SYMPTOMS
+
+
+def test_no_two_failures_require_the_same() -> None:
+    asked = Counter(
+        tuple(sorted(front["requires"])) for front in FRONTS.values() if front["requires"]
+    )
+    assert [key for key, count in asked.items() if count > 1] == []
+
+
+@each
+def test_the_text_has_its_four_sections_and_nothing_left_to_write(name: str) -> None:
+    told = sections(BODIES[name])
+    assert list(told) == SECTIONS
+    assert all(told.values())
+    assert not re.search(r"\b(?:TODO|TBD|FIXME|XXX)\b", BODIES[name])
+
+
+@each
+def test_placeholders_are_those_that_get_filled(name: str) -> None:
+    front = FRONTS[name]
+    assert set(PLACEHOLDER.findall(front["summary"])) <= WORDS
+    assert "{detail}" in front["summary"]
+    for step in front["next"]:
+        assert set(PLACEHOLDER.findall(step)) <= KNOWN
+        assert step.format_map(dict.fromkeys(KNOWN, "1"))
+    assert set(PLACEHOLDER.findall(BODIES[name])) <= KNOWN
+
+
+@each
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is what parses the commands")
+def test_commands_in_the_text_parse(name: str) -> None:
+    found = commands(BODIES[name] + "\n".join(f"`{step}`" for step in FRONTS[name]["next"]))
+    for command in found:
+        filled = PLACEHOLDER.sub("7", command)
+        said = subprocess.run(
+            ["bash", "-n", "-c", filled], capture_output=True, text=True, check=False
+        )
+        assert (said.returncode, said.stderr) == (0, ""), command
+
+
+@each
+def test_look_alikes_point_at_playbooks_that_exist(name: str) -> None:
+    told = sections(BODIES[name])["Look-alikes"]
+    heads = re.findall(r"(?m)^- ((?:`[\w-]+`(?:, )?)+):", told)
+    assert {word for head in heads for word in re.findall(r"`([\w-]+)`", head)} <= set(FRONTS)
+
+
+def signatures() -> list[Signature]:
+    return [
+        Signature(failure=name, **one)
+        for name, front in FRONTS.items()
+        for one in front.get("signature", [])
+    ]
+
+
+def logged(text: str) -> set[tuple[str, str]]:
+    seen = LogReader(signatures()).feed(LogSample(path="log", via="fd 1", text=text), 0.0)
+    return {(fact.failure, fact.subject) for fact in seen if isinstance(fact, SignatureSeen)}
+
+
+def test_all_signatures_are_regular_expressions() -> None:
+    Matcher(signatures())
+    Matcher(signatures(), where="stacks")
+
+
+def test_the_recorded_tuning_failure_is_recognised_in_the_thread_that_tuned() -> None:
+    text = (LOGS / "autotune-oom-two-of-three-targets.log").read_text()
+    assert logged(text) == {("triton-autotune-oom", "target-1")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 130.00 MiB.\n",
+        (
+            'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+        ),
+        "OutOfResources: out of resource: shared memory, Required: 147456. Ignoring this choice\n",
+        "autotuner.py: tuned l2norm_fwd_kernel in 9.1 s\n",
+        "Killed\n",
+        (LOGS / "nccl-hang-two-ranks.log").read_text(),
+    ],
+)
+def test_other_shortages_of_memory_are_not_taken_for_it(text: str) -> None:
+    assert logged(text) == set()
+
+
+def test_a_launch_without_memory_during_tuning_is_recognised() -> None:
+    text = (
+        '  File "helion/autotuner/base_search.py", line 125, in _compute_baseline\n'
+        '  File "triton/backends/nvidia/driver.py", line 712, in __call__\n'
+        "RuntimeError: Triton Error [CUDA]: out of memory\n"
+    )
+    assert logged(text) == {("triton-autotune-oom", "unknown")}
