@@ -167,7 +167,8 @@ class Sshd:
 
     def noisy(self, script: str) -> None:
         """Shell commands that every later session runs before its command (empty: none)."""
-        (self.work / "startup.sh").write_text(script)
+        # The login shell alone reads it, not every script that it starts.
+        (self.work / "startup.sh").write_text("unset BASH_ENV\n" + script)
 
     def swap_host_key(self) -> None:
         """The server comes back with another host key; the client still knows the first."""

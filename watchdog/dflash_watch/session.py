@@ -1,0 +1,335 @@
+"""A lasting look at one run: connects, sends the agent, hands out records, comes back after a loss.
+
+Everything happens in one daemon thread; `get` and the requests may be called from any other.
+Trouble on the way is a `LinkChange`, never a statement about the run.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dflash_watch.clock import Clock
+from dflash_watch.errors import UsageError, WatchError
+from dflash_watch.frame import PROTOCOL, Frame, Hello, LinkChange, Record, StackSample
+from dflash_watch.place import Place, TargetChoice
+from dflash_watch.transport import tool, way
+from dflash_watch.transport.agent_link import AgentLink
+from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
+from dflash_watch.transport.backoff import delay_s
+from dflash_watch.transport.base import Host, Reason, TransportError
+
+_WAIT_S = 0.1
+_LOOK_S = 5.0
+_QUEUE = 300
+_MAX_LIFE_S = 7 * 86400.0
+_STACKS_S = 30.0
+_CONTAINER = (Reason.CONTAINER_FROZEN, Reason.CONTAINER_STOPPED, Reason.CONTAINER_MISSING)
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run over there."""
+
+    script: str
+    """For `sh -c`; constant."""
+    code: bytes
+    sha256: str
+
+
+class _Reply(msgspec.Struct, frozen=True, tag_field="type", tag="reply"):
+    id: int
+    ok: bool
+    error: str | None = None
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """A stack sample that was asked for and has not come."""
+
+    pid: int
+    label: str
+    until_s: float
+
+
+_DECODER = msgspec.json.Decoder(Hello | Frame | StackSample | _Reply)
+
+
+def build_program() -> Program:
+    """Our own agent."""
+    # Imported here: packing files costs time that only a connection should spend.
+    from dflash_watch.agent.bundle import build_agent  # noqa: PLC0415
+    from dflash_watch.agent.stub import ENTRY_SCRIPT  # noqa: PLC0415
+
+    code, digest = build_agent()
+    return Program(script=ENTRY_SCRIPT, code=code, sha256=digest)
+
+
+class Session:
+    """Records of one run at one place, for as long as it is open.
+
+    Args:
+        place: the way there.
+        target: which run.
+        every_s: seconds between frames.
+        clock: this machine's.
+        ask: where a secret is asked for; by default the terminal, if a person sits there.
+        program: what is run over there; our agent by default.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        target: TargetChoice,
+        every_s: float,
+        clock: Clock,
+        *,
+        ask: Ask = ask_on_terminal,
+        program: Callable[[], Program] = build_program,
+    ) -> None:
+        self._place, self._target, self._every_s, self._clock = place, target, every_s, clock
+        self._ask, self._build = remembering(ask), program
+        self._records: queue.Queue[Record] = queue.Queue(_QUEUE)
+        self._orders: queue.Queue[_Wanted | float] = queue.Queue()
+        self._wanted: dict[int, _Wanted] = {}
+        self._closing, self._retry = threading.Event(), threading.Event()
+        self._host: Host | None = None
+        self._hello: Hello | None = None
+        self._was_up = self._tool_sent = False
+        self._attempt, self._last_seq = 0, -1
+        self._host_t: float | None = None
+        self.error: WatchError | None = None
+        """Why it gave up for good, if it did."""
+        self._thread = threading.Thread(target=self._run, name="session", daemon=True)
+        self._thread.start()
+
+    # -- for the caller --------------------------------------------------------------------------
+
+    def get(self, timeout_s: float) -> Record | None:
+        """The next record, None when none came in time.
+
+        Raises:
+            EOFError: there will be no more.
+        """
+        try:
+            return self._records.get(timeout=max(timeout_s, 0.0))
+        except queue.Empty:
+            if self._closing.is_set():
+                raise EOFError from None
+            return None
+
+    @property
+    def is_over(self) -> bool:
+        """Closed, or given up for good, and everything has been taken."""
+        return self._closing.is_set() and self._records.empty()
+
+    def request_stacks(self, pid: int, label: str) -> None:
+        """Ask for a stack sample; exactly one arrives as a record, with `error` if it failed."""
+        until_s = self._clock.monotonic_s() + _STACKS_S
+        self._orders.put(_Wanted(pid, label, until_s))
+
+    def set_pace(self, every_s: float) -> None:
+        """Seconds between frames from now on, over reconnects too."""
+        self._every_s = every_s
+        self._orders.put(every_s)
+
+    def retry_now(self) -> None:
+        """Do not wait for the next attempt to connect."""
+        self._retry.set()
+
+    def close(self) -> None:
+        """End the agent and let go, within a second whatever the other side does."""
+        self._closing.set()
+        self._retry.set()
+        self._thread.join(0.95)
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self._attempt_once()
+        finally:  # whatever ends this thread, nobody shall wait for records any longer
+            self._closing.set()
+            self._let_go()
+
+    def _attempt_once(self) -> None:
+        try:
+            self._serve()
+        except UsageError as error:
+            self._give_up(error)
+        except TransportError as error:
+            if error.permanent and not self._was_up:
+                self._give_up(error)
+            elif not self._closing.is_set():
+                self._wait_after(error)
+
+    def _serve(self) -> None:
+        """One agent from start to end; returns when closing."""
+        program = self._build()
+        if self._host is None:
+            self._host = way.open_host(self._place, self._ask, self._say)
+        if self._place.entry:
+            self._say("container")
+        command = ("sh", "-c", program.script)
+        stream = way.enter(self._host, self._place, command, self._place.connect_timeout_s)
+        link = AgentLink(stream, self._place.label(), self._clock.monotonic_s())
+        self._say("agent")
+        link.start(program.code, self._config(program))
+        self._hello, self._last_seq, self._tool_sent = None, -1, False
+        try:
+            while not self._closing.is_set():
+                self._obey(link)
+                for data in link.step(_WAIT_S, self._clock.monotonic_s()):
+                    self._take(data, program)
+        finally:
+            self._hello = None
+            link.stop()
+
+    def _config(self, program: Program) -> dict[str, Any]:
+        target = msgspec.to_builtins(self._target)
+        return {
+            "protocol": PROTOCOL,
+            "nonce": secrets.token_hex(8),
+            "every_s": self._every_s,
+            "target": {key: value for key, value in target.items() if value is not None},
+            "max_life_s": _MAX_LIFE_S,
+            "code_sha256": program.sha256,
+        }
+
+    def _take(self, data: bytes, program: Program) -> None:
+        try:
+            record = _DECODER.decode(data)
+        except msgspec.DecodeError as error:
+            text = f"{self._place.label()}: the agent sent what is no record: {error}"
+            raise TransportError(Reason.AGENT_FAILED, text) from error
+        match record:
+            case Hello():
+                self._greet(record, program)
+            case Frame():
+                if self._hello is not None and record.seq > self._last_seq:
+                    self._last_seq, self._host_t = record.seq, record.t
+                    self._put(record)
+            case StackSample():
+                self._put(record)
+                self._forget(record)
+            case _Reply():
+                self._answered(record)
+
+    def _greet(self, hello: Hello, program: Program) -> None:
+        """Only an agent that is the one we sent may speak for the run."""
+        _, _, code = hello.agent_version.partition("+")
+        if hello.protocol != PROTOCOL or (code and not program.sha256.startswith(code)):
+            text = f"agent {hello.agent_version}, protocol {hello.protocol}: not the one sent"
+            raise TransportError(Reason.AGENT_FAILED, f"{self._place.label()}: {text}")
+        self._hello, self._was_up, self._attempt = hello, True, 0
+        self._put(LinkChange(t=self._clock.wall_s(), state="up"))
+        self._put(hello)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _obey(self, link: AgentLink) -> None:
+        """Pass on what was ordered, once the agent has spoken; fail what is overdue."""
+        now_s = self._clock.monotonic_s()
+        for number in [n for n, wanted in self._wanted.items() if now_s > wanted.until_s]:
+            self._fail_stacks(self._wanted.pop(number), f"no answer within {_STACKS_S:.0f} s")
+        while self._hello is not None and not self._orders.empty():
+            order = self._orders.get()
+            if isinstance(order, _Wanted):
+                self._ask_stacks(link, order)
+            else:
+                link.ask("pace", every_s=order)
+
+    def _ask_stacks(self, link: AgentLink, wanted: _Wanted) -> None:
+        hello = self._hello
+        if hello is not None and not hello.tools.get(tool.NAME) and not self._tool_sent:
+            self._tool_sent = True
+            binary = tool.read_tool(hello.machine)
+            if binary is not None:
+                link.send_tool(tool.NAME, binary)
+        self._wanted[link.ask("stacks", pid=wanted.pid, label=wanted.label)] = wanted
+
+    def _answered(self, reply: _Reply) -> None:
+        wanted = self._wanted.pop(reply.id, None)
+        if wanted is not None:  # the sample itself did not come before its reply
+            self._fail_stacks(wanted, reply.error or "the agent sent none")
+
+    def _forget(self, sample: StackSample) -> None:
+        for number, wanted in self._wanted.items():
+            if (wanted.pid, wanted.label) == (sample.pid, sample.label):
+                del self._wanted[number]
+                return
+
+    def _fail_stacks(self, wanted: _Wanted, why: str) -> None:
+        t = self._clock.wall_s() if self._host_t is None else self._host_t
+        sample = StackSample(t=t, pid=wanted.pid, label=wanted.label, tool="none", error=why)
+        self._put(sample)
+
+    # -- the link --------------------------------------------------------------------------------
+
+    def _say(self, step: str) -> None:
+        """Progress of the first connection; a reconnect stays `lost` until it is up."""
+        if not self._was_up:
+            self._put(LinkChange(t=self._clock.wall_s(), state="connecting", step=step))
+
+    def _wait_after(self, error: TransportError) -> None:
+        """Announce the loss, look for its reason, wait for the next attempt."""
+        wait_s = delay_s(self._attempt)
+        self._attempt += 1
+        until_s = self._clock.monotonic_s() + wait_s
+        self._announce(str(error), wait_s)
+        self._fail_open_requests(f"connection lost: {error.message}")
+        better = self._explain(error)
+        left_s = max(until_s - self._clock.monotonic_s(), 0.0)
+        if better is not None and better.message != error.message:
+            self._announce(str(better), left_s)
+        self._retry.wait(left_s)
+        self._fail_open_requests(f"connection lost: {error.message}")
+        if not self._closing.is_set():
+            self._retry.clear()
+
+    def _explain(self, error: TransportError) -> TransportError | None:
+        """What the host says about the loss; a host that does not answer is let go."""
+        if self._host is None or error.reason in _CONTAINER:
+            return None
+        better = way.explain_loss(self._host, self._place, _LOOK_S)
+        if better is not None and better.reason not in _CONTAINER:
+            self._let_go()
+        return better
+
+    def _announce(self, reason: str, retry_in_s: float) -> None:
+        t = self._clock.wall_s()
+        self._put(LinkChange(t=t, state="lost", reason=reason, retry_in_s=round(retry_in_s, 1)))
+
+    def _fail_open_requests(self, why: str) -> None:
+        """Asked before or during the loss; a new pace is part of the next configuration anyway."""
+        wanted = list(self._wanted.values())
+        self._wanted.clear()
+        while not self._orders.empty():
+            order = self._orders.get()
+            wanted += [order] if isinstance(order, _Wanted) else []
+        for each in wanted:
+            self._fail_stacks(each, why)
+
+    def _give_up(self, error: WatchError) -> None:
+        self.error = error
+        self._put(LinkChange(t=self._clock.wall_s(), state="closed", reason=str(error)))
+        self._closing.set()
+
+    def _let_go(self) -> None:
+        host, self._host = self._host, None
+        if host is not None:
+            host.close()
+
+    def _put(self, record: Record) -> None:
+        """Waits while nobody takes: the agent then leaves frames out, nothing piles up here."""
+        while True:
+            try:
+                self._records.put(record, timeout=0.2)
+            except queue.Full:
+                if not self._closing.is_set():
+                    continue
+            return

@@ -1,0 +1,113 @@
+"""One running agent: what it sends, what it is asked, and whether it still answers."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from contextlib import suppress
+from typing import Any
+
+from dflash_watch.transport.base import Reason, Stream, TransportError, status_soon
+from dflash_watch.transport.entries import read_failure
+from dflash_watch.transport.wire import WireReader, render_request, render_start
+
+PING_EVERY_S = 2.0
+SILENCE_S = 5.0
+"""Nothing heard for so long, with a question open: the way is lost."""
+_STATUS_S = 0.3
+START_S = 20.0
+"""Until the first record: log in, find a Python, load the agent."""
+
+
+class AgentLink:
+    """Drives one stream; every call returns within a moment. `where` begins the error messages."""
+
+    def __init__(self, stream: Stream, where: str, now_s: float) -> None:
+        self._stream, self._where = stream, where
+        self._outbox = bytearray()
+        self._numbers = itertools.count(1)
+        self._reader = WireReader("")
+        self._opened_s = self._heard_s = self._asked_s = self._moved_s = now_s
+        self._has_spoken = self._question_open = False
+
+    def start(self, program: bytes, config: dict[str, Any]) -> None:
+        """Send the agent and its configuration; its answers carry `config["nonce"]`."""
+        self._reader = WireReader(str(config["nonce"]))
+        self._outbox += render_start(program, config)
+
+    def ask(self, op: str, **keys: Any) -> int:  # noqa: ANN401  JSON values of docs/frames.md
+        """Queue a request; its number comes back in the reply."""
+        number = next(self._numbers)
+        self._outbox += render_request({"id": number, "op": op, **keys})
+        return number
+
+    def send_tool(self, name: str, data: bytes) -> int:
+        """Queue a program for the agent to keep."""
+        digest = hashlib.sha256(data).hexdigest()
+        number = self.ask("tool", name=name, bytes=len(data), sha256=digest)
+        self._outbox += data
+        return number
+
+    def step(self, wait_s: float, now_s: float) -> list[bytes]:
+        """Send what goes, then records that arrived; waits at most `wait_s` for the first.
+
+        Raises:
+            TransportError: the agent ended, or does not answer in time.
+        """
+        self._keep_asking(now_s)
+        if self._outbox:
+            sent = self._stream.send(bytes(self._outbox[:65536]))
+            del self._outbox[:sent]
+            self._moved_s = now_s if sent else self._moved_s
+        data = self._stream.receive(0.0 if self._outbox else wait_s)
+        if data == b"":
+            raise self._ended()
+        records = list(self._reader.feed(data)) if data else []
+        if records:
+            self._has_spoken, self._question_open, self._heard_s = True, False, now_s
+        return records
+
+    def stop(self) -> None:
+        """Ask it to end, as far as that goes at once; then close the stream."""
+        if not self._outbox:
+            self.ask("stop")
+            with suppress(TransportError):  # it is gone already: what was wanted
+                self._stream.send(bytes(self._outbox))
+        self._stream.close()
+
+    def _keep_asking(self, now_s: float) -> None:
+        if not self._has_spoken:
+            if now_s - self._opened_s > START_S:
+                raise self._silent(now_s - self._opened_s)
+            return
+        # A question behind megabytes is no test while they move.
+        since_s = max(self._moved_s, self._heard_s) if self._outbox else self._asked_s
+        if (self._outbox or self._question_open) and now_s - since_s > SILENCE_S:
+            raise self._silent(now_s - self._heard_s)
+        if self._outbox:
+            self._asked_s = now_s
+        elif not self._question_open and now_s - self._asked_s >= PING_EVERY_S:
+            self.ask("ping")
+            self._question_open, self._asked_s = True, now_s
+
+    def _silent(self, silent_s: float) -> TransportError:
+        if self._has_spoken:
+            text = f"{self._where}: no answer from the agent for {silent_s:.0f} s"
+            return TransportError(Reason.LOST, text)
+        said = self._stream.error_text().strip().splitlines() or [
+            self._reader.noise.decode(errors="replace").strip()[-200:]
+        ]
+        text = f"{self._where}: entered, but the agent did not speak within {silent_s:.0f} s"
+        return TransportError(Reason.TIMEOUT, f"{text}: {said[-1]}" if said[-1] else text)
+
+    def _ended(self) -> TransportError:
+        status, stderr = status_soon(self._stream, _STATUS_S), self._stream.error_text()
+        noise = self._reader.noise.decode(errors="replace")
+        if not self._has_spoken:
+            return read_failure(self._where, stderr, noise, status)
+        lines = [line for line in stderr.strip().splitlines() if line]
+        said = f": {lines[-1][:200]}" if lines else ""
+        if status is None:
+            return TransportError(Reason.LOST, f"{self._where}: connection cut{said}")
+        how = f"killed by signal {status - 128}" if status > 128 else f"ended with status {status}"
+        return TransportError(Reason.LOST, f"{self._where}: the agent {how}{said}")

@@ -1,0 +1,41 @@
+"""Asking a person for a secret, only where a person sits."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable
+
+Ask = Callable[[str], str | None]
+"""Asks for a secret; None if there is nobody to ask."""
+
+
+def ask_nobody(question: str) -> str | None:
+    """Nobody is there: keys only."""
+    del question
+    return None
+
+
+def ask_on_terminal(question: str) -> str | None:
+    """Without echo, if this program is in the foreground of a terminal."""
+    try:
+        is_foreground = os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):  # no terminal of ours
+        return None
+    return getpass.getpass(question) if is_foreground else None
+
+
+def remembering(ask: Ask) -> Ask:
+    """Each question once: a reconnect in the night finds nobody to ask again."""
+    answers: dict[str, str] = {}
+
+    def asked(question: str) -> str | None:
+        if question not in answers:
+            answer = ask(question)
+            if answer is None:
+                return None
+            answers[question] = answer
+        return answers[question]
+
+    return asked

@@ -1,0 +1,57 @@
+"""ssh_config for paramiko's parser: Include expanded, Match blocks it would misread off."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+_MAX_DEPTH = 16
+_KNOWN_CRITERIA = frozenset(
+    {"all", "canonical", "final", "host", "originalhost", "user", "localuser", "exec"}
+)
+_NEVER = "Match originalhost never.invalid"
+
+
+def expanded_config(path: Path, depth: int = 0) -> str:
+    """Text of a file and of all that it includes; empty where there is no file.
+
+    After an Include the block that it stood in is opened again, so that it ends no outer block.
+    """
+    if depth > _MAX_DEPTH or not path.is_file():
+        return ""
+    lines: list[str] = []
+    block = "Host *"
+    for line in path.read_text(errors="replace").splitlines():
+        keyword, _, value = line.strip().replace("=", " ", 1).partition(" ")
+        if keyword.lower() == "include":
+            lines += [expanded_config(found, depth + 1) for found in _included(value)]
+            lines.append(block)
+            continue
+        if keyword.lower() in ("host", "match"):
+            block = _NEVER if keyword.lower() == "match" and _misread(value) else line
+            lines.append(block)
+        elif keyword and (value.strip() or keyword.startswith("#")):
+            lines.append(line)
+    return "".join(f"{line}\n" for line in [*lines, "Host *"])
+
+
+def _included(value: str) -> list[Path]:
+    found: list[Path] = []
+    for word in shlex.split(value):
+        pattern = Path(word).expanduser()
+        if not pattern.is_absolute():
+            pattern = Path.home() / ".ssh" / pattern
+        found += sorted(Path(pattern.anchor).glob(str(pattern)[1:]))
+    return found
+
+
+def _misread(criteria: str) -> bool:
+    """A criterion that paramiko does not know counts as true with it."""
+    words = shlex.split(criteria)
+    names = []
+    while words:
+        name = words.pop(0).lstrip("!").lower()
+        names.append(name.partition("=")[0])
+        if name not in ("all", "canonical", "final") and "=" not in name and words:
+            words.pop(0)
+    return not set(names) <= _KNOWN_CRITERIA

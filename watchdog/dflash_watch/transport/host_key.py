@@ -1,0 +1,60 @@
+"""Is the key that the host shows the key we know? One clear line if not."""
+
+from __future__ import annotations
+
+import paramiko
+
+from dflash_watch.place import Place
+from dflash_watch.transport import known_hosts
+from dflash_watch.transport.base import Reason, TransportError
+from dflash_watch.transport.known_hosts import Judgement
+from dflash_watch.transport.ssh_options import SshOptions
+
+
+def prefer_known_types(options: SshOptions, transport: paramiko.Transport) -> None:
+    """Ask for a key of the type we know; asking for another one looks like a changed key."""
+    names = known_hosts.names_of(options.hostname, options.port, options.host_key_alias)
+    lines = known_hosts.lines_for(known_hosts.read_known_hosts(options.known_hosts), names)
+    types = {line.key_type for line in lines}
+    if "ssh-rsa" in types:
+        types |= {"rsa-sha2-512", "rsa-sha2-256"}
+    security = transport.get_security_options()
+    order = sorted(security.key_types, key=lambda name: name not in types)
+    security.key_types = tuple(order)
+
+
+def check_host_key(options: SshOptions, key: paramiko.PKey, place: Place) -> None:
+    """Raises unless the key is known, or new and wanted."""
+    known = known_hosts.read_known_hosts(options.known_hosts)
+    names = known_hosts.names_of(options.hostname, options.port, options.host_key_alias)
+    blob = key.asbytes()
+    shown = known_hosts.fingerprint(blob)
+    match known_hosts.judge(known, names, key.get_name(), blob):
+        case Judgement.KNOWN:
+            return
+        case Judgement.REVOKED:
+            raise TransportError(
+                Reason.HOST_KEY_REVOKED,
+                f"{options.alias}: host key {shown} is marked @revoked in known_hosts",
+                hint="do not connect; ask who runs the host",
+            )
+        case Judgement.CHANGED:
+            old = [
+                known_hosts.fingerprint(line.blob) for line in known_hosts.lines_for(known, names)
+            ]
+            raise TransportError(
+                Reason.HOST_KEY_CHANGED,
+                f"{options.alias}: host key changed (was {', '.join(old)}, is {shown})",
+                hint="compare with the host's console, then remove the old line:"
+                f" ssh-keygen -R '{names[0]}' -f {(options.known_hosts or ('known_hosts',))[0]}",
+            )
+        case Judgement.NEW:
+            if not (place.accept_new_host_keys or options.strict in ("accept-new", "no")):
+                raise TransportError(
+                    Reason.HOST_KEY_UNKNOWN,
+                    f"{options.alias}: host key {shown} is not known",
+                    hint="compare with the host's console, then log in once with ssh, or use"
+                    " --accept-new-host-key",
+                )
+            if options.known_hosts:
+                known_hosts.append_known_host(options.known_hosts[0], names[0], key)

@@ -1,0 +1,86 @@
+"""From a Place to a running agent's streams, and, when they fall silent, why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dflash_watch.place import Place
+from dflash_watch.transport import entries
+from dflash_watch.transport.ask import Ask, ask_nobody
+from dflash_watch.transport.base import Host, Reason, Stream, TransportError, run
+from dflash_watch.transport.command import PrefixHost
+from dflash_watch.transport.local import LocalHost
+
+_LOOK_TIMEOUT_S = 5.0
+Say = Callable[[str], None]
+
+
+def open_host(place: Place, ask: Ask = ask_nobody, say: Say = lambda _: None) -> Host:
+    """The machine that commands of this place start on.
+
+    Raises:
+        UsageError: the place cannot be one.
+        TransportError: it cannot be reached.
+    """
+    if place.entry:
+        entries.entry_of(place.entry, place.entry_arg or "")
+    host: Host
+    if place.host is None:
+        host = LocalHost()
+    else:
+        # paramiko takes 80 ms to import: only where SSH is used.
+        from dflash_watch.transport.ssh_connect import connect  # noqa: PLC0415
+
+        host = connect(place, ask, say)
+    return PrefixHost(host, place.exec_prefix) if place.exec_prefix else host
+
+
+def enter(host: Host, place: Place, command: Sequence[str], timeout_s: float) -> Stream:
+    """Start a command at the place itself, after a look whether its container can be entered.
+
+    Raises:
+        TransportError: missing, stopped, frozen, or the command cannot be started.
+    """
+    if place.entry is None:
+        return host.open(command, timeout_s)
+    entry = entries.entry_of(place.entry, place.entry_arg or "")
+    look = look_at(host, place, _LOOK_TIMEOUT_S)
+    problem = entries.assess_look(entry, place.entry_arg or "", look)
+    if problem is not None:
+        raise problem
+    return host.open((*entry.enter(place.entry_arg or "", look), *command), timeout_s)
+
+
+def look_at(host: Host, place: Place, timeout_s: float) -> entries.Look:
+    """What the host says of the container, bounded; an empty Look where there is none.
+
+    Raises:
+        TransportError: the host did not answer in time.
+    """
+    if place.entry is None:
+        return entries.Look()
+    entry = entries.entry_of(place.entry, place.entry_arg or "")
+    reply = run(host, entries.look_argv(entry, place.entry_arg or ""), timeout_s)
+    look = entries.parse_look(reply.out)
+    if reply.status is None and look.state is None:
+        raise TransportError(
+            Reason.TIMEOUT, f"{place.label()}: the host did not answer in {timeout_s:.0f} s"
+        )
+    return look
+
+
+def explain_loss(host: Host, place: Place, timeout_s: float) -> TransportError | None:
+    """After the agent fell silent: is it the container, the host, or neither?
+
+    None means that the host answers and sees nothing wrong. Takes about `timeout_s`.
+    """
+    trouble = host.trouble(timeout_s / 2)
+    if trouble is not None or place.entry is None:
+        return trouble
+    try:
+        look = look_at(host, place, timeout_s / 2)
+    except TransportError as error:
+        return error
+    return entries.assess_look(
+        entries.entry_of(place.entry, place.entry_arg or ""), place.entry_arg or "", look
+    )
