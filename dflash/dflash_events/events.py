@@ -48,6 +48,11 @@ def _short(value: object) -> object:
     return value if value is None or isinstance(value, float) else f"<{type(value).__name__}>"
 
 
+def plain(value: object) -> object:
+    """A value as strict JSON can hold it: numbers that are not finite become null."""
+    return _plain(value, "", [], 0)
+
+
 def _plain(value: object, key: str, nonfinite: list[tuple[str, str]], depth: int) -> object:
     if isinstance(value, float):
         if math.isfinite(value):

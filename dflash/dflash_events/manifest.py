@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Iterable, NamedTuple, Sequence
 
+from dflash_events.events import plain
 from dflash_events.identity import identity_from
 from dflash_events.schema import MANIFEST_NAME, SCHEMA, RunDirError
 from dflash_events.secrets import mask_arguments
@@ -56,7 +57,7 @@ def write_manifest(run_dir: Path, data: dict[str, object]) -> None:
     Raises:
         OSError: the directory is gone, full, or not ours.
     """
-    text = json.dumps(data, indent=1, default=lambda value: f"<{type(value).__name__}>")
+    text = json.dumps(plain(data), indent=1, allow_nan=False)
     part = run_dir / f".{MANIFEST_NAME}.{os.getpid()}.{threading.get_ident()}"
     try:
         part.write_text(text + "\n", encoding="utf-8")

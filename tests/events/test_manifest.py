@@ -71,9 +71,14 @@ def test_a_reader_never_sees_half_a_manifest(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
-def test_a_value_json_does_not_know_is_named(tmp_path):
-    write_manifest(tmp_path, {**GOOD, "config": {"device": object()}})
-    assert json.loads((tmp_path / "run.json").read_text())["config"] == {"device": "<object>"}
+def test_values_json_does_not_know_are_named_or_null(tmp_path):
+    config = {"device": object(), "clip": float("inf"), "data": tmp_path / "a"}
+    write_manifest(tmp_path, {**GOOD, "config": config})
+    assert json.loads((tmp_path / "run.json").read_text())["config"] == {
+        "device": "<object>",
+        "clip": None,
+        "data": str(tmp_path / "a"),
+    }
 
 
 def test_source_hashes_leave_out_what_cannot_be_read(tmp_path):

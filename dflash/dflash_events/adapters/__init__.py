@@ -1,0 +1,1 @@
+"""Run directories from trainers that are not ours: a context, Hugging Face, Lightning."""
