@@ -10,8 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from dflash_watch.detectors import catalogue
 from dflash_watch.frame import LogSample
 from dflash_watch.model import Severity, Verdict
+from dflash_watch.playbooks import load_playbooks
 from dflash_watch.readers.facts import Signature, SignatureSeen
 from dflash_watch.readers.logtext import LogReader
 from dflash_watch.readers.signatures import Matcher
@@ -25,60 +27,13 @@ KEYS = {
     "incident", "stacks", "summary", "next", "signature", "action",
 }  # fmt: skip
 NEEDED = [
-    "worker-died",
-    "triton-autotune-oom",
-    "pipeline-deadlock",
-    "process-stopped",
-    "gil-held",
-    "main-process-died",
-    "process-vanished",
-    "log-not-flushed",
-    "log-moved",
-    "log-no-newline",
-    "loading",
-    "compile-in-progress",
-    "drafter-idle",
-    "target-idle",
-    "drafter-starved",
-    "target-blocked",
-    "gpu-view-lost",
-    "stacks-unavailable",
-    "watch-lost",
-    "exit-hang",
-    "healthy",
-    "unknown",
-    "memory-uneven",
-    "throughput-below-baseline",
-]
-SYMPTOMS = {
-    "link-lost",
-    "main-process-gone",
-    "main-process-zombie",
-    "exit-recorded",
-    "exit-overdue",
-    "process-in-stop",
-    "process-in-disk-wait",
-    "worker-failed",
-    "progress-overdue",
-    "work-still",
-    "wait-cycle",
-    "worker-not-taking",
-    "worker-not-giving",
-    "queue-starved",
-    "queue-blocked",
-    "ticker-silent",
-    "gil-owner-fixed",
-    "log-elsewhere",
-    "log-buffered",
-    "log-without-lines",
-    "log-silent",
-    "gpu-unseen",
-    "stacks-unseen",
-    "phase-loading",
-    "phase-compiling",
-    "gpu-memory-uneven",
-    "throughput-low",
-}
+    "worker-died", "triton-autotune-oom", "pipeline-deadlock", "process-stopped", "gil-held",
+    "main-process-died", "process-vanished", "log-not-flushed", "log-moved", "log-no-newline",
+    "loading", "compile-in-progress", "drafter-idle", "target-idle", "drafter-starved",
+    "target-blocked", "gpu-view-lost", "stacks-unavailable", "watch-lost", "exit-hang", "healthy",
+    "unknown", "memory-uneven", "throughput-below-baseline",
+]  # fmt: skip
+SYMPTOMS = set(catalogue()) - {"logged"}
 WORDS = {"subject", "since", "detail"}
 KNOWN = {"pid", "run_dir", "log", "host", "gpu", "rank", "step", "subject"}
 PLACEHOLDER = re.compile(r"\{(\w*)\}")
@@ -107,6 +62,10 @@ def sections(body: str) -> dict[str, str]:
 def commands(body: str) -> list[str]:
     spans = re.findall(r"`([^`\n]+)`", body)
     return [span for span in spans if COMMAND.match(span)]
+
+
+def test_the_loader_of_the_diagnosis_takes_them_all() -> None:
+    assert set(load_playbooks()) == set(FRONTS)
 
 
 def test_every_failure_that_can_be_named_has_a_playbook() -> None:
@@ -221,14 +180,18 @@ def test_the_recorded_tuning_failure_is_recognised_in_the_thread_that_tuned() ->
     assert logged(text) == {("triton-autotune-oom", "target-1")}
 
 
+PLAIN_SHORTAGE = """\
+Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
+"""
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 130.00 MiB.\n",
-        (
-            'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
-        ),
+        PLAIN_SHORTAGE,
         "OutOfResources: out of resource: shared memory, Required: 147456. Ignoring this choice\n",
         "autotuner.py: tuned l2norm_fwd_kernel in 9.1 s\n",
         "Killed\n",
