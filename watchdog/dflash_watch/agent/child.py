@@ -178,14 +178,16 @@ class Child:
     def collect(self, now_s: float, wait_s: float) -> Optional[Dict[str, Any]]:
         """The answer, if it is there within `wait_s`; at most one a request."""
         if self._process is None or self._asked_s is None:
+            self._reap(now_s)
             return None
-        answers = self._process.answers
+        answers, ended = self._process.answers, False
         if wait_s > 0:
             select.select([answers], [], [], wait_s)
         try:
             while True:
                 part = os.read(answers, 1 << 20)
                 if not part:
+                    ended = True
                     break
                 self._buffer += part
         except BlockingIOError:
@@ -194,7 +196,7 @@ class Child:
             len(self._buffer) < 4
             or len(self._buffer) < 4 + struct.unpack("<I", self._buffer[:4])[0]
         ):
-            self._watch(now_s)
+            self._reap(now_s) if ended else self._watch(now_s)
             return None
         size = struct.unpack("<I", self._buffer[:4])[0]
         answer: Dict[str, Any] = json.loads(self._buffer[4 : 4 + size].decode("utf-8"))
@@ -226,8 +228,8 @@ class Child:
 
     def _watch(self, now_s: float) -> None:
         """No answer yet: once that is too long say what the child is doing, later kill it."""
-        assert self._asked_s is not None
-        assert self._process is not None
+        if self._asked_s is None or self._process is None:
+            return
         silent_s = now_s - self._asked_s
         deadline_s = self._deadline_s * (1.0 if self._answered_once else 3.0)
         if silent_s < deadline_s:

@@ -90,7 +90,7 @@ class SourceFinder:
         self._last = [
             source._replace(pid=None, fd=None, pos=None)
             for source in self._last
-            if source.kind == "file"
+            if source.kind in ("file", "tty")
         ]
         return self._last
 

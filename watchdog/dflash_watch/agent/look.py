@@ -12,6 +12,7 @@ from dflash_watch.agent.files import Files
 from dflash_watch.agent.logsources import SourceFinder, is_unbuffered
 from dflash_watch.agent.probes.host import HostReader
 from dflash_watch.agent.probes.kernel import KernelReader
+from dflash_watch.agent.probes.panes import PaneSource
 from dflash_watch.agent.probes.processes import ProcessReader
 from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader
 from dflash_watch.agent.run import RunView
@@ -41,12 +42,14 @@ class Look:
         self._threads = ThreadReader(root)
         self._sources = SourceFinder(root)
         self._files = Files(root)
+        self._panes = PaneSource()
         self._host = HostReader(root)
         self._kernel = KernelReader()
         self._gpus = gpus
         self._seq = 0
         self._threads_read_s = self._switches_read_s = self._pss_read_s = float("-inf")
         self._many_threads = False
+        self._ticks = 0
         self._pss_bytes: Optional[int] = None
         self._unbuffered: Dict[int, Optional[bool]] = {}
 
@@ -102,6 +105,7 @@ class Look:
         self._threads.close()
         self._kernel.close()
         self._files.close()
+        self._panes.close()
         if self._gpus is not None:
             self._gpus.close()
 
@@ -150,6 +154,7 @@ class Look:
         sources = self._sources.read(self.run.pids, now_s)
         paths = self.run.paths
         places = [(self.run.run_dir, "run-dir"), *ROOM_WANTED]
+        self._panes.ask([source.link for source in sources if source.kind == "tty"], now_s)
         files = [source.path for source in sources if source.kind == "file"]
         if files:
             places.append((os.path.dirname(files[0]), "log"))
@@ -169,7 +174,7 @@ class Look:
         gaps: List[Dict[str, Any]],
         now_s: float,
     ) -> None:
-        problem = self._files.gap(now_s)
+        problem = self._files.gap(now_s) or self._panes.gap(now_s)
         if files is not None and "error" in files:
             problem, files = {"reason": files["error"]}, None
         if problem is not None:
@@ -182,8 +187,10 @@ class Look:
         for key in ("logs", "events", "beats"):
             if files.get(key) is not None:
                 frame[key] = files[key]
+        panes = self._panes.collect(now_s)
         for sample in frame.get("logs", ()):
             self._add_unbuffered(sample)
+            sample.update(panes.get(sample["path"], {}))
         if host is not None:
             host["disks"] = files["disks"]
 
@@ -208,7 +215,13 @@ class Look:
         now_s = time.monotonic()
         own = os.times()
         living = [
-            each for each in (self._files.child, self._gpus.child if self._gpus else None) if each
+            each
+            for each in (
+                self._files.child,
+                self._panes.child,
+                self._gpus.child if self._gpus else None,
+            )
+            if each
         ]
         pids = [each.pid for each in living if each.pid is not None]
         if now_s - self._pss_read_s >= PSS_EVERY_S:
@@ -217,8 +230,10 @@ class Look:
         ticks = (
             sum((own.user, own.system, own.children_user, own.children_system)) * proc.TICKS_PER_S
         )
+        # A child that was ended counts only once it has been taken note of: never let the sum fall.
+        self._ticks = max(self._ticks, round(ticks) + children.cpu_ticks(living))
         cost: Dict[str, Any] = {
-            "cpu_ticks": round(ticks) + children.cpu_ticks(living),
+            "cpu_ticks": self._ticks,
             "pss_bytes": self._pss_bytes,
             "children": len(pids),
             "frame_s": round(now_s - started_s, 4),

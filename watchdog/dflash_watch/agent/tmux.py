@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from typing import List, NamedTuple, Optional, Tuple
 
-FORMAT = "#{pane_id}\t#{pane_pid}\t#{pane_tty}\t#{pane_active}#{window_active}"
+FORMAT = "#{pane_id} #{pane_pid} #{pane_tty} #{pane_active}#{window_active}"
 LOOK_S = 2.0
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin:/opt/bin"
 
@@ -62,7 +62,7 @@ def parse_panes(text: str, socket: str) -> List[Pane]:
     """Panes of a `list-panes` answer in FORMAT; lines that do not fit are left out."""
     panes = []
     for line in text.splitlines():
-        words = line.split("\t")
+        words = line.split(" ")
         if len(words) == 4 and words[1].isdigit():
             panes.append(Pane(words[0], int(words[1]), words[2], words[3] == "11", socket))
     return panes
