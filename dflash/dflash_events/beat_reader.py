@@ -226,4 +226,7 @@ def _name(names: tuple[str, ...], number: int) -> str:
 
 
 def _error_text(errno: int) -> str | None:
-    return f"{os.strerror(errno)} (errno {errno})" if errno else None
+    if not errno:
+        return None
+    known = 0 < errno < 4096  # a damaged page may hold anything
+    return f"{os.strerror(errno)} (errno {errno})" if known else f"errno {errno}"

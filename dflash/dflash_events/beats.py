@@ -28,7 +28,7 @@ class BeatPage:
     def __init__(self, identity: Identity, unique: str, shm: Path = SHM) -> None:
         self.path: Path | None = None
         self.note: str | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._texts = {"": 0}
         self._memfd: int | None = None
         self._map = self._create(identity, unique, shm)
@@ -142,7 +142,7 @@ class BeatPage:
         copy = mmap.mmap(-1, at.PAGE_BYTES)
         copy[:] = self._map[:]
         self._map, self.words = copy, memoryview(copy).cast("q")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def unlink(self) -> None:
         """Take the page's name away; whoever has it open still reads it."""

@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import queue
+import stat
 import threading
 import time
 from pathlib import Path
@@ -31,7 +32,7 @@ class EventFile:
         Raises:
             OSError: it is not in the file; a piece of it may be, and is closed off by the next.
         """
-        fd = self._current()
+        fd = self.open()
         whole = b"\n" + line if self._torn else line
         written = os.write(fd, whole)
         if written == len(whole):
@@ -40,8 +41,12 @@ class EventFile:
         self._torn = True
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
-    def _current(self) -> int:
-        """The descriptor; opened anew when the path does not name that file any more."""
+    def open(self) -> int:
+        """The descriptor; opened anew when the path does not name that file any more.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
         if self._fd is not None:
             ours = os.fstat(self._fd)
             try:
@@ -60,6 +65,25 @@ class EventFile:
         if self._fd is not None:
             os.close(self._fd)
         self._fd = None
+
+
+def set_aside(path: Path) -> Path | None:
+    """Give the events of an earlier run another name: `events-1.jsonl` is the oldest.
+
+    A reader of this run must not meet the `exit` of the last one. Returns the new name.
+
+    Raises:
+        OSError: it could not be renamed.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode) or not found.st_size:
+        return None
+    names = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in itertools.count(1))
+    free = next(name for name in names if not name.exists())
+    return path.rename(free)
 
 
 class Chores(NamedTuple):
@@ -84,7 +108,7 @@ class Sink:
         self._file, self._page, self._chores = EventFile(path), page, chores
         self._room, self._every_s = room, every_s
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._manifest_due = threading.Event()
+        self._manifest_due = False  # no Event: setting one twice in one thread may wait for ever
         self._closing = threading.Event()
         self.first_look = threading.Event()
         """Set once the manifest was tried for the first time, with or without success."""
@@ -92,7 +116,7 @@ class Sink:
 
     def start(self) -> None:
         """Begin; lines put before are written first."""
-        self._manifest_due.set()
+        self._manifest_due = True
         self._thread.start()
 
     def put(self, line: bytes, *, periodic: bool) -> bool:
@@ -106,7 +130,7 @@ class Sink:
 
     def manifest_changed(self) -> None:
         """Write run.json soon."""
-        self._manifest_due.set()
+        self._manifest_due = True
         self._lines.put(None)
 
     def close(self, wait_s: float) -> bool:
@@ -121,10 +145,12 @@ class Sink:
 
     def _run(self) -> None:
         set_thread_comm("dflash-events")
+        self._manifest()
+        self.first_look.set()
+        self._attempt(self._file.open)  # whoever looks for the run finds it by this descriptor
         next_beat = time.monotonic() + self._every_s
         while not (self._closing.is_set() and self._lines.empty()):
             self._manifest()
-            self.first_look.set()
             try:
                 line = self._lines.get(timeout=max(next_beat - time.monotonic(), 0.0))
             except queue.Empty:
@@ -147,12 +173,12 @@ class Sink:
             self._manifest()
 
     def _manifest(self) -> None:
-        if self._manifest_due.is_set():
-            self._manifest_due.clear()
+        if self._manifest_due:
+            self._manifest_due = False
             if not self._attempt(self._chores.write_manifest):
-                self._manifest_due.set()
+                self._manifest_due = True
 
-    def _attempt(self, act: Callable[[], None]) -> bool:
+    def _attempt(self, act: Callable[[], object]) -> bool:
         try:
             act()
         except OSError as error:

@@ -29,7 +29,7 @@ from dflash_events.schema import (
     WAITS,
 )
 from dflash_events.secrets import mask_config
-from dflash_events.sink import Chores, Sink
+from dflash_events.sink import Chores, Sink, set_aside
 from dflash_events.ticker import Ticker, set_thread_comm
 from dflash_events.worker import Worker
 
@@ -85,7 +85,8 @@ class RunWriter(Announcer):
         self.page = BeatPage(self.identity, self.run_id[:8], shm)
         self.total_steps = total_steps
         self._shm = shm
-        self._lock = threading.Lock()
+        # Re-entrant, as all locks here: a signal handler may interrupt its holder and say `exit`.
+        self._lock = threading.RLock()
         self._workers: dict[str, Worker] = {}
         self._worker_facts: dict[str, dict[str, object]] = {}
         self._step: int | None = None
@@ -235,13 +236,14 @@ class RunWriter(Announcer):
     def _write_manifest(self) -> None:
         if not self._sink.first_look.is_set():
             self.run_dir.mkdir(parents=True, exist_ok=True)
+            set_aside(self.run_dir / EVENTS_NAME)
         with self._lock:
             workers = [dict(facts) for facts in self._worker_facts.values()]
         write_manifest(self.run_dir, {**self._facts, "workers": workers})
 
     def _heartbeat(self) -> bytes:
         workers = list(self._workers.values())
-        steps = [step for step in (each.step for each in workers) if step is not None]
+        steps = _steps(workers, ("drafter", "main")) or _steps(workers, ROLES)
         states: dict[str, object] = {each.name: each.state for each in workers}
         keys: dict[str, object] = {"step": max(steps, default=None), "workers": states}
         return self.line("heartbeat", None, keys)[0]
@@ -257,7 +259,7 @@ class RunWriter(Announcer):
     def _after_fork_in_child(self) -> None:
         """A child must not speak for its parent: all it says goes nowhere."""
         self._closed = self._exited = True
-        self._lock, self._number = threading.Lock(), threading.Lock()
+        self._lock = threading.RLock()
         self.page.become_private()
         for worker in self._workers.values():
             worker.detach()
@@ -286,6 +288,12 @@ class RunPhase:
         self._writer.event(
             "phase", name=self._name, edge=edge, budget_s=self._budget_s, detail=self._detail
         )
+
+
+def _steps(workers: list[Worker], roles: tuple[str, ...]) -> list[int]:
+    """Steps reached by workers of these roles; a loader or target runs ahead of the training."""
+    steps = (each.step for each in workers if each.role in roles)
+    return [step for step in steps if step is not None]
 
 
 def _shares(waited: list[int], before: list[int] | None, window_ns: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from dflash_events.identity import read_identity
 from dflash_events.schema import ROLES, WAITS, RunDirError
 from dflash_events.ticker import Ticker
 from dflash_events.worker import Worker
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 HERE = read_identity()
@@ -219,8 +219,14 @@ def test_a_page_says_who_wrote_it(page):
     assert page_identity(page.path) == HERE
 
 
-@settings(max_examples=60, deadline=None)
-@given(data=st.binary(max_size=2000), keep=st.integers(0, 60_000))
+@settings(max_examples=200, deadline=None)
+@given(
+    data=st.binary(max_size=2000),
+    keep=st.sampled_from([16, 8 * at.TEXTS_AT, 8 * at.SLOTS_AT]) | st.integers(0, 60_000),
+)
+@example(data=b"\xff" * 2000, keep=16)
+@example(data=b"\x7f" * 2000, keep=16)
+@example(data=b"\x7f" * 2000, keep=8 * at.SLOTS_AT)
 def test_rubbish_in_a_pages_place_is_refused_or_read_but_never_breaks_the_reader(
     tmp_path_factory, data, keep
 ):

@@ -1,7 +1,10 @@
 """What a writer says comes out of the readers, while the run lives and after it."""
 
 import json
+import os
+import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,6 +24,13 @@ def read_all(run_dir):
 def page_of(run_dir):
     with open_beats(run_dir, read_manifest(run_dir).data) as reader:
         return reader.read()
+
+
+def until(true):
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def in_thread(work):
@@ -182,11 +192,12 @@ def test_wait_shares_say_how_each_worker_spent_the_window(tmp_path, shm):
 
 def test_heartbeats_name_step_and_state_of_each_worker(tmp_path, shm):
     with RunWriter(tmp_path, shm=shm, every_s=0.02) as writer:
-        writer.worker("target-0", role="target").beat(step=12)
+        writer.worker("target-0", role="target").beat(step=15)
+        writer.worker("drafter-0", role="drafter").beat(step=12)
         threading.Event().wait(0.2)
     beats = [event for event in read_all(tmp_path) if event["kind"] == "heartbeat"]
     assert beats[-1]["step"] == 12
-    assert beats[-1]["workers"] == {"target-0": "running"}
+    assert beats[-1]["workers"] == {"target-0": "running", "drafter-0": "running"}
 
 
 def test_the_manifest_names_each_worker_with_its_native_thread(tmp_path, shm):
@@ -206,3 +217,67 @@ def test_a_worker_thread_is_called_after_its_worker_in_the_kernel(tmp_path, shm)
 
     with RunWriter(tmp_path, shm=shm) as writer:
         assert in_thread(work) == "drafter-with-a-"
+
+
+def test_an_event_of_the_users_own_cannot_overwrite_what_dates_and_numbers_it(tmp_path, shm):
+    with RunWriter(tmp_path, shm=shm) as writer:
+        writer.event("mine", seq=77, t="never", v=None, m=1)
+    first = read_all(tmp_path)[0]
+    assert (first["seq"], first["v"], first["kind"]) == (1, 1, "mine")
+    assert first["t"] > 1e9
+
+
+def test_a_signal_handler_may_end_the_run_in_the_middle_of_anything(tmp_path, shm):
+    """The handler interrupts whatever the main thread does in the writer, its locks held or not."""
+    with RunWriter(tmp_path, shm=shm) as writer:
+        heard = []
+
+        def handler(*_):
+            heard.append(writer.worker(f"other-{len(heard)}"))
+            writer.event("checkpoint", step=len(heard), path="c")
+            heard[-1].failed(ValueError("from the handler"))
+
+        before = signal.signal(signal.SIGALRM, handler)
+        try:
+            armed = 0
+            while armed < 100:
+                if len(heard) == armed:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0002 + armed * 0.000013)
+                    armed += 1
+                writer.worker("main", role="main").beat()
+                writer.throughput(step=1)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    events = read_all(tmp_path)
+    numbers = [event["seq"] for event in events]
+    assert len(set(numbers)) == len(numbers)
+    assert events[-1]["kind"] == "exit"
+
+
+def test_a_resumed_run_begins_its_own_events_and_keeps_the_older_ones(tmp_path, shm):
+    for number in range(3):
+        with RunWriter(tmp_path, shm=shm) as writer:
+            writer.checkpoint(step=number, path="c")
+    steps = {}
+    for path in sorted(tmp_path.glob("events*.jsonl")):
+        with EventTail(path) as tail:
+            events = tail.read().events
+        assert [event["kind"] for event in events] == ["checkpoint", "exit"]
+        steps[path.name] = events[0]["step"]
+    assert steps == {"events-1.jsonl": 0, "events-2.jsonl": 1, "events.jsonl": 2}
+
+
+def test_the_page_kept_by_an_earlier_run_is_foreign_to_the_next(tmp_path, shm):
+    with RunWriter(tmp_path, shm=shm):
+        pass
+    manifest = read_manifest(tmp_path).data
+    manifest["process"]["start_ticks"] += 1
+    with open_beats(tmp_path, manifest) as reader:
+        assert reader.read()["foreign"]
+
+
+def test_the_events_file_is_open_from_the_start_so_that_the_run_can_be_found(tmp_path, shm):
+    with RunWriter(tmp_path / "run", shm=shm):
+        wanted = str(tmp_path / "run" / "events.jsonl")
+        until(lambda: wanted in {os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()})

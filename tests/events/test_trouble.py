@@ -144,7 +144,6 @@ def test_a_mount_that_never_answers_neither_stops_a_worker_nor_the_end(tmp_path,
         page = page_of(writer)
         assert page["workers"][0]["step"] == 4999
         assert page["events_dropped"] > 0
-    assert read_manifest(tmp_path).data["workers"][0]["name"] == "main"
     # Let the writer's thread out again: somebody reads the pipe after all.
     reader = os.open(tmp_path / "events.jsonl", os.O_RDONLY | os.O_NONBLOCK)
 
