@@ -1,0 +1,49 @@
+"""`dflash-watch explain`: a playbook as text, and the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dflash_watch.playbooks import SECTIONS, Playbook
+
+_ORDER = {"critical": 0, "warning": 1, "info": 2}
+
+
+def fill(text: str, known: Mapping[str, object]) -> str:
+    """The text with `{pid}` and the like filled in where known; the rest stays as `<pid>`."""
+    for name in ("pid", "run_dir", "log", "host", "gpu", "rank", "step", "subject"):
+        value = known.get(name)
+        text = text.replace(f"{{{name}}}", f"<{name}>" if value is None else str(value))
+    return text
+
+
+def render_list(playbooks: Sequence[Playbook]) -> str:
+    """All failures, the severe ones first: name, severity, what it is."""
+    rows = sorted(playbooks, key=lambda one: (_ORDER[one.severity.value], one.name))
+    width = max((len(one.name) for one in rows), default=0)
+    lines = [f"{one.name:<{width}}  {one.severity.value:<8}  {one.title}" for one in rows]
+    return "\n".join([*lines, "", "dflash-watch explain NAME prints one of them"])
+
+
+def render_playbook(playbook: Playbook, known: Mapping[str, object] | None = None) -> str:
+    """One playbook for a terminal: title, how it is recognised, and its four sections.
+
+    Args:
+        playbook: as loaded.
+        known: values for placeholders.
+    """
+    out = [
+        f"{playbook.name}: {playbook.title}",
+        "=" * (len(playbook.name) + len(playbook.title) + 2),
+    ]
+    verdicts = ", ".join(verdict.value for verdict in playbook.verdicts)
+    out.append(f"severity {playbook.severity.value}; seen with verdict {verdicts}")
+    if playbook.requires:
+        needs = " and ".join(group.replace("|", " or ") for group in playbook.requires)
+        out.append(f"recognised by {needs}")
+    if playbook.contradicts:
+        out.append(f"spoken against by {', '.join(playbook.contradicts)}")
+    out += [f"text in the log: {one.meaning}" for one in playbook.signatures() if one.meaning]
+    for name in SECTIONS:
+        out += ["", name, "-" * len(name), "", fill(playbook.sections[name], known or {})]
+    return "\n".join(out)

@@ -1,0 +1,159 @@
+"""Stack samples as text: groups with the odd thread first, and what moved between samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dflash_watch.frame import Frame, StackSample, ThreadStack
+from dflash_watch.readers.stacks import (
+    Comparison,
+    Group,
+    ThreadChange,
+    compare,
+    group_threads,
+    label_of,
+)
+from dflash_watch.units import duration, percent
+
+NAMES_LIMIT = 12
+FRAMES_LIMIT = 60
+_WAIT = {
+    "queue-get": "waits for an item of a queue",
+    "queue-put": "waits for room in a queue",
+    "lock": "waits for a lock",
+    "file-lock": "waits for a lock file",
+    "join": "waits for a thread or process to end",
+    "subprocess": "waits for a child process",
+    "collective": "in a collective: waits for its peers",
+    "device": "waits for the device",
+    "socket": "waits for the network",
+    "sleep": "sleeps",
+    "poll": "waits for input",
+    "condition": "waits to be woken",
+    "storage": "waits for network storage (state D)",
+    "disk": "waits for a disk or driver (state D)",
+    "stopped": "stopped by a signal",
+    "traced": "held by a tracer",
+    "pipe": "waits on a pipe",
+    "tune": "tunes a kernel",
+    "compile": "compiles",
+    "save": "saves",
+    "load": "loads",
+    "import": "imports",
+    "none": "runs",
+    "unknown": "not known",
+}
+_CHANGE = {
+    "blocked": "same place, no CPU",
+    "still": "same place, CPU not known",
+    "spinning": "same place, a core busy",
+    "working": "same place, some CPU",
+    "moving": "moves",
+    "gone": "gone",
+    "new": "new",
+    "unknown": "not comparable",
+}
+
+
+def render_sample(sample: StackSample) -> str:
+    """One sample: threads grouped by equal stack, helpers folded to one line each."""
+    head = f"pid {sample.pid}, sample {sample.label}, by {sample.tool} ({sample.mode})"
+    out = [head]
+    if sample.error:
+        out.append(f"not readable: {sample.error}")
+    if sample.note:
+        out.append(sample.note)
+    groups = group_threads(sample)
+    for group in groups:
+        if not group.helper:
+            out += ["", *_group(group)]
+    folded = [group for group in groups if group.helper]
+    if folded:
+        out += ["", "idle by design:"]
+        out += [f"  {_names(group.threads)}: {_where(group)}" for group in folded]
+    return "\n".join(out)
+
+
+def render_diff(samples: Sequence[StackSample], ticks_per_s: int = 100) -> str:
+    """What moved between samples of one process and what did not, the stuck ones first."""
+    return _diff(compare(samples, ticks_per_s), samples)
+
+
+def render_dump(frame: Frame, samples: Sequence[StackSample]) -> str:
+    """All processes of a dump: each newest sample, then the comparison where there are several."""
+    commands = {one.pid: one.cmd for one in frame.processes or ()}
+    out: list[str] = []
+    for pid in dict.fromkeys(sample.pid for sample in samples):
+        own = [sample for sample in samples if sample.pid == pid]
+        out.append(f"== process {pid}: {commands.get(pid, 'command not known')}")
+        out.append(render_sample(own[-1]))
+        if len(own) > 1:
+            out += ["", render_diff(own)]
+        out.append("")
+    return "\n".join(out).rstrip() if out else "no stack sample could be taken"
+
+
+def _group(group: Group) -> list[str]:
+    count = f"{len(group.threads)} threads " if len(group.threads) > 1 else ""
+    out = [f"{count}{_names(group.threads)}: {_WAIT.get(group.wait, group.wait)}{_kernel(group)}"]
+    for frame in group.frames[:FRAMES_LIMIT]:
+        line = f":{frame.line}" if frame.line else ""
+        out.append(f"    {frame.name} ({frame.file}{line})")
+    if len(group.frames) > FRAMES_LIMIT:
+        out.append(f"    ... {len(group.frames) - FRAMES_LIMIT} more frames")
+    return out
+
+
+def _kernel(group: Group) -> str:
+    first = group.threads[0]
+    parts = []
+    if any(thread.owns_gil for thread in group.threads):
+        parts.append("owns the interpreter lock")
+    if first.state:
+        parts.append(f"state {first.state}" + (f" in {first.wchan}" if first.wchan else ""))
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _names(threads: Sequence[ThreadStack]) -> str:
+    named = [
+        f"{label_of(one)} [{one.tid}]" if one.name and one.tid else label_of(one)
+        for one in threads[:NAMES_LIMIT]
+    ]
+    rest = len(threads) - len(named)
+    return ", ".join(named) + (f" and {rest} more" if rest else "")
+
+
+def _where(group: Group) -> str:
+    if not group.frames:
+        return "no Python frames"
+    frame = group.frames[0]
+    return f"{frame.name} ({frame.file})"
+
+
+def _diff(comparison: Comparison, samples: Sequence[StackSample]) -> str:
+    if comparison.count < 2:
+        why = next((sample.error for sample in samples if sample.error), "one sample only")
+        return f"nothing to compare: {why}"
+    out = [f"{comparison.count} samples over {duration(comparison.span_s)}"]
+    owner = comparison.gil_owner
+    if owner is not None:
+        name = owner.name or f"thread {owner.tid}"
+        out.append(f"the interpreter lock stayed with {name} at {owner.leaf} in all samples")
+    seen: str | None = None
+    for one in comparison.threads:
+        if one.helper:
+            continue
+        if one.change != seen:
+            out += ["", f"{_CHANGE[one.change]}:"]
+            seen = one.change
+        out.append(f"  {_told(one)}")
+    helpers = [one for one in comparison.threads if one.helper]
+    if helpers:
+        out += ["", f"idle by design: {len(helpers)} threads"]
+    return "\n".join(out)
+
+
+def _told(one: ThreadChange) -> str:
+    name = one.name or f"thread {one.tid}"
+    cpu = "" if one.cpu_ratio is None else f", CPU {percent(one.cpu_ratio)}"
+    return f"{name}: {one.leaf}, {_WAIT.get(one.wait, one.wait)}{cpu}"
