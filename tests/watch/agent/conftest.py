@@ -58,7 +58,8 @@ def program(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 
 @pytest.fixture
-def trainer(program: Callable[..., Any], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def trainer(program: Callable[..., Any], tmp_path: Path) -> subprocess.Popen[bytes]:
     """A foreign training script that writes `train.log`."""
     with (tmp_path / "train.log").open("wb") as log:
-        yield program(TRAINER, stdout=log)
+        process: subprocess.Popen[bytes] = program(TRAINER, stdout=log)
+    return process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from dflash_watch.agent import proc
 
@@ -60,6 +60,8 @@ def descriptors(root: str, pid: int) -> Iterator[Descriptor]:
 def writers_of(root: str, path: str) -> List[int]:
     """Processes that have this very file open for writing, whatever it is called now.
 
+    Those whose standard output or error it is come first: a launcher that opened it keeps a copy.
+
     The file is known by device and inode; when the path is gone, by the name that the link keeps.
     """
     path = os.path.realpath(path)
@@ -67,7 +69,7 @@ def writers_of(root: str, path: str) -> List[int]:
         wanted = os.stat(path)
     except OSError:
         wanted = None
-    found = []
+    found: List[Tuple[bool, int]] = []
     for pid in proc.list_pids(root):
         for fd in proc.list_fds(root, pid) or []:
             link = proc.read_link(f"{root}/{pid}/fd/{fd}") or ""
@@ -77,9 +79,9 @@ def writers_of(root: str, path: str) -> List[int]:
                 continue
             descriptor = read_descriptor(root, pid, fd)
             if descriptor is not None and descriptor.writes:
-                found.append(pid)
+                found.append((fd > 2, pid))
                 break
-    return found
+    return [pid for _later, pid in sorted(found)]
 
 
 def _is_file(

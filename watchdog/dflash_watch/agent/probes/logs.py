@@ -151,19 +151,27 @@ class LogReader:
         seen: set[str],
     ) -> None:
         """The watched path is none of the files written: say so, and show it as well."""
-        if not watched or any(sample.get("watched_path") == watched for sample in samples):
+        if not watched:
             return
-        before = {key for key in self._first_path if self._first_path[key] == watched}
-        for sample in samples:
-            if sample.get("inode") is not None and sample.get("via") != "option":
-                sample.setdefault("watched_path", watched)
-                state = "other-file" if os.path.exists(watched) else "missing"
-                sample["path_state"] = "moved" if before and state == "missing" else state
-                break
+        claimed = [sample for sample in samples if sample.get("watched_path") == watched]
+        if not claimed:
+            self._claim(samples, watched)
+        elif claimed[0].get("path_state") != "other-file":
+            return
         asked = Source(None, None, watched, "option", None, None, None)
         extra = self._read_one(asked, watched, now_wall_s, seen, MAX_TEXT_BYTES)
         if extra is not None and (extra.get("inode") is not None or not samples):
             samples.append(extra)
+
+    def _claim(self, samples: List[Dict[str, Any]], watched: str) -> None:
+        """The first file written carries what became of the path that was asked for."""
+        known = watched in self._first_path.values()
+        for sample in samples:
+            if sample.get("inode") is not None and sample.get("via") != "option":
+                there = os.path.exists(watched)
+                state = "other-file" if there else "moved" if known else "missing"
+                sample.update(watched_path=watched, path_state=state)
+                return
 
 
 def _same_file(path: str, there: os.stat_result) -> bool:

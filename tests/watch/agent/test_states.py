@@ -1,0 +1,200 @@
+"""Processes and threads in every state, made for real and seen through the probes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from dflash_watch.agent import proc
+from dflash_watch.agent.probes.processes import ProcessReader
+from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader
+from watch.agent.driving import state_of, wait_for
+
+# A vfork parent waits in state D until its child ends: here the child sleeps.
+D_STATE = """
+import ctypes, sys, threading, time
+library = ctypes.CDLL(sys.argv[1])
+threading.Thread(target=library.hold, args=(60,), daemon=True).start()
+print("up", flush=True)
+time.sleep(60)
+"""
+THOUSAND = """
+import threading, time
+threading.stack_size(65536)
+for _ in range(1000):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print("up", flush=True)
+time.sleep(60)
+"""
+HOLD = """
+#include <unistd.h>
+#include <sys/wait.h>
+int hold(int seconds) {
+    int child = vfork();
+    if (child == 0) { sleep(seconds); _exit(0); }
+    waitpid(child, 0, 0);
+    return 0;
+}
+"""
+
+
+def sample(pid: int) -> dict:
+    found = ProcessReader("/proc").read(pid, proc.boot_s())
+    assert found
+    return found
+
+
+@pytest.fixture
+def d_state(program, tmp_path):
+    """A Python program one of whose threads is in state D."""
+    source = tmp_path / "hold.c"
+    source.write_text(HOLD)
+    library = tmp_path / "hold.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    run = program(D_STATE, str(library), stdout=subprocess.PIPE)
+    run.stdout.readline()
+    tasks = Path(f"/proc/{run.pid}/task")
+    wait_for(lambda: any(thread_state(task) == "D" for task in tasks.iterdir()))
+    yield run
+    for task in tasks.iterdir():
+        for child in (task / "children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+
+
+def thread_state(task: Path) -> str:
+    text = proc.read_text(f"{task}/stat") or "?) gone"
+    return text.rpartition(")")[2].split()[0]
+
+
+def test_a_stopped_process_is_t(program):
+    run = program()
+    run.send_signal(signal.SIGSTOP)
+    wait_for(lambda: state_of(run.pid) == "T")
+    assert sample(run.pid)["state"] == "T"
+
+
+def test_a_zombie_shows_its_state_and_how_it_ended(program):
+    run = program("raise SystemExit(3)", stderr=subprocess.DEVNULL)
+    wait_for(lambda: state_of(run.pid) == "Z")
+    found = sample(run.pid)
+    assert (found["state"], found["exit_code"]) == ("Z", 3 << 8)
+
+
+def test_a_thread_in_uninterruptible_sleep_is_d(d_state):
+    threads, note = ThreadReader("/proc").read([d_state.pid], with_switches=False)
+    states = [row[2] for row in threads[str(d_state.pid)]]
+    assert note is None
+    assert "D" in states
+    assert "S" in states
+
+
+def test_a_process_that_has_gone_is_no_sample(program):
+    run = program()
+    reader = ProcessReader("/proc")
+    assert reader.read(run.pid, proc.boot_s())
+    run.kill()
+    run.wait()
+    assert reader.read(run.pid, proc.boot_s()) is None
+
+
+def test_the_age_is_the_time_since_it_was_started(program):
+    before = time.monotonic()
+    run = program()
+    wait_for(lambda: time.monotonic() - before > 0.5)
+    age = sample(run.pid)["age_s"]
+    assert 0.0 <= age <= time.monotonic() - before + 0.02
+
+
+def test_an_age_that_cannot_be_is_unknown_and_not_a_number():
+    assert proc.age_s(start_ticks=100 * proc.TICKS_PER_S, now_boot_s=50.0) is None
+    assert proc.age_s(start_ticks=100 * proc.TICKS_PER_S, now_boot_s=160.5) == 60.5
+
+
+def test_a_name_with_brackets_and_blanks_is_read_whole(program):
+    text = (
+        "open('/proc/self/comm', 'w').write('a) R (b 1')\n"
+        "import time; print('up', flush=True); time.sleep(60)"
+    )
+    run = program(text, stdout=subprocess.PIPE)
+    run.stdout.readline()
+    found = sample(run.pid)
+    assert found["comm"] == "a) R (b 1"
+    assert found["state"] in "RS"
+
+
+def test_threads_that_appear_and_end_are_followed(program):
+    text = (
+        "import sys, threading, time\n"
+        "stop = threading.Event()\n"
+        "for line in sys.stdin:\n"
+        "    if line == 'more\\n':\n"
+        "        for _ in range(5): threading.Thread(target=stop.wait).start()\n"
+        "    else: stop.set(); time.sleep(0.3)\n"
+        "    print('ok', flush=True)\n"
+    )
+    run = program(text, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    reader = ThreadReader("/proc")
+
+    def count() -> int:
+        return len(reader.read([run.pid], with_switches=False)[0][str(run.pid)])
+
+    def say(word: bytes) -> None:
+        run.stdin.write(word)
+        run.stdin.flush()
+        run.stdout.readline()
+
+    assert count() == 1
+    say(b"more\n")
+    assert count() == 6
+    say(b"end\n")
+    wait_for(lambda: count() == 1)
+    assert reader.held_threads == 1
+    reader.close()
+
+
+def test_a_busy_thread_is_told_from_one_that_sleeps_by_its_ticks(program):
+    text = (
+        "import threading, time\n"
+        "threading.Thread(target=lambda: time.sleep(60), daemon=True).start()\n"
+        "print('up', flush=True)\nwhile True: pass\n"
+    )
+    run = program(text, stdout=subprocess.PIPE)
+    run.stdout.readline()
+    reader = ThreadReader("/proc")
+    key = str(run.pid)
+    before = {row[0]: row[3] for row in reader.read([run.pid], with_switches=False)[0][key]}
+    busy = wait_for(
+        lambda: [
+            row[0]
+            for row in reader.read([run.pid], with_switches=False)[0][key]
+            if row[3] - before[row[0]] > 5
+        ]
+    )
+    assert busy == [run.pid]
+    reader.close()
+
+
+def test_a_thousand_threads_are_read_without_holding_their_descriptors(program):
+    run = program(THOUSAND, stdout=subprocess.PIPE)
+    run.stdout.readline()
+    reader = ThreadReader("/proc")
+    threads, note = reader.read([run.pid], with_switches=True)
+    rows = threads[str(run.pid)]
+    assert len(rows) == 1001 > HELD_THREADS
+    assert note is None
+    assert reader.held_threads == 0
+    assert all(row[4] is not None for row in rows)
+
+
+def test_a_thousand_threads_have_a_slower_pace_in_the_agent(agent, program):
+    run = program(THOUSAND, stdout=subprocess.PIPE)
+    run.stdout.readline()
+    watch = agent({"pid": run.pid}, every_s=0.2)
+    frames = [watch.frame() for _ in range(5)]
+    assert len(frames[0]["threads"][str(run.pid)]) == 1001
+    assert [frame["seq"] for frame in frames if "threads" in frame] == [0]
+    assert all(frame["processes"][0]["num_threads"] == 1001 for frame in frames)
