@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from dflash_watch.transport.base import Reason, Stream, TransportError, status_soon
+from dflash_watch.transport.base import STATUS_S, Reason, Stream, TransportError, status_soon
 from dflash_watch.transport.entries import read_failure
 from dflash_watch.transport.wire import WireReader, render_request, render_start
 
 PING_EVERY_S = 2.0
 SILENCE_S = 5.0
 """Nothing heard for so long, with a question open: the way is lost."""
-_STATUS_S = 0.3
 START_S = 20.0
 """Until the first record: log in, find a Python, load the agent."""
 
@@ -56,9 +56,7 @@ class AgentLink:
         """
         self._keep_asking(now_s)
         if self._outbox:
-            sent = self._stream.send(bytes(self._outbox[:65536]))
-            del self._outbox[:sent]
-            self._moved_s = now_s if sent else self._moved_s
+            self._send_some(now_s)
         data = self._stream.receive(0.0 if self._outbox else wait_s)
         if data == b"":
             raise self._ended()
@@ -74,6 +72,17 @@ class AgentLink:
             with suppress(TransportError):  # it is gone already: what was wanted
                 self._stream.send(bytes(self._outbox))
         self._stream.close()
+
+    def _send_some(self, now_s: float) -> None:
+        try:
+            sent = self._stream.send(bytes(self._outbox[:65536]))
+        except TransportError as error:
+            # Nobody reads any more: what it said last is why.
+            while data := self._stream.receive(STATUS_S):
+                deque(self._reader.feed(data), maxlen=0)
+            raise self._ended() from error
+        del self._outbox[:sent]
+        self._moved_s = now_s if sent else self._moved_s
 
     def _keep_asking(self, now_s: float) -> None:
         if not self._has_spoken:
@@ -101,7 +110,7 @@ class AgentLink:
         return TransportError(Reason.TIMEOUT, f"{text}: {said[-1]}" if said[-1] else text)
 
     def _ended(self) -> TransportError:
-        status, stderr = status_soon(self._stream, _STATUS_S), self._stream.error_text()
+        status, stderr = status_soon(self._stream, STATUS_S), self._stream.error_text()
         noise = self._reader.noise.decode(errors="replace")
         if not self._has_spoken:
             return read_failure(self._where, stderr, noise, status)

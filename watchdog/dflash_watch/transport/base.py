@@ -55,6 +55,10 @@ class TransportError(LinkError):
         self.reason = reason
 
 
+STATUS_S = 0.5
+"""An exit status that has not come so long after the end of output will not come."""
+
+
 class Reply(Record, frozen=True, kw_only=True):
     """What a short command said; `status` None: killed, lost or out of time: no answer."""
 
@@ -120,7 +124,7 @@ def run(host: Host, argv: Sequence[str], timeout_s: float, max_bytes: int = 1 <<
         while (left := deadline - time.monotonic()) > 0 and len(out) < max_bytes:
             data = stream.receive(left)
             if data == b"":
-                status = status_soon(stream, left)
+                status = status_soon(stream, STATUS_S)
                 return Reply(
                     status=status, out=out.decode(errors="replace"), err=stream.error_text()
                 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import paramiko
@@ -11,6 +13,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from dflash_watch.transport.ask import Ask, ask_nobody
 from dflash_watch.transport.base import Reason, TransportError
+from dflash_watch.transport.ssh_agent import SshAgent, agent_socket
 from dflash_watch.transport.ssh_options import SshOptions
 
 _MAX_KEYS = 6
@@ -28,6 +31,8 @@ def authenticate(transport: paramiko.Transport, options: SshOptions, ask: Ask) -
         allowed = _try_keys(transport, options, ask, tried)
         if allowed is not None and not _try_secret(transport, options, ask, allowed, tried):
             raise _refused(options, tried)
+    except TransportError:
+        raise
     except paramiko.AuthenticationException as error:
         raise _refused(options, tried) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
@@ -44,29 +49,30 @@ def _try_keys(
 ) -> list[str] | None:
     """None once logged in, else the methods that the server would still take."""
     allowed = ["publickey", "password", "keyboard-interactive"]
-    for name, key in _keys(options, ask, tried):
-        if len(tried) >= _MAX_KEYS:
-            break
-        tried.append(name)
-        try:
-            more = transport.auth_publickey(options.user, key)
-        except paramiko.BadAuthenticationType as error:
-            return list(error.allowed_types)
-        except paramiko.AuthenticationException:
-            continue
-        return list(more) or None
+    agent = SshAgent(agent_socket(options))
+    with closing(agent):
+        for name, key in itertools.islice(_keys(agent, options, ask, tried), _MAX_KEYS):
+            tried.append(name)
+            try:
+                more = transport.auth_publickey(options.user, key)
+            except paramiko.BadAuthenticationType as error:
+                return list(error.allowed_types)
+            except paramiko.AuthenticationException:
+                continue
+            return list(more) or None
     return allowed
 
 
-def _keys(options: SshOptions, ask: Ask, skipped: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
+def _keys(
+    agent: SshAgent, options: SshOptions, ask: Ask, skipped: list[str]
+) -> Iterator[tuple[str, paramiko.PKey]]:
     """Agent keys first; with IdentitiesOnly only those that a file names."""
     wanted = {_public_blob(path) for path in options.identity_files}
     offered: set[bytes] = set()
-    if options.identity_agent != "none":
-        for key in paramiko.Agent().get_keys():
-            if not options.identities_only or key.asbytes() in wanted:
-                offered.add(key.asbytes())
-                yield f"agent key {key.comment or key.get_name()}", key
+    for key in agent.get_keys():
+        if not options.identities_only or key.asbytes() in wanted:
+            offered.add(key.asbytes())
+            yield f"agent key {key.comment or key.get_name()}", key
     for path in options.identity_files:
         file_key = _load(path, ask, skipped) if Path(path).is_file() else None
         if file_key is not None and file_key.asbytes() not in offered:
@@ -94,7 +100,8 @@ def _load(path: str, ask: Ask, skipped: list[str]) -> paramiko.PKey | None:
         skipped.append(f"{path} (has a passphrase, nobody to ask)")
         return None
     try:
-        return paramiko.PKey.from_path(path, passphrase)
+        # Bytes: with text the loader below it fails for every passphrase.
+        return paramiko.PKey.from_path(path, passphrase.encode())  # type: ignore[arg-type]  # same
     except (TypeError, ValueError, paramiko.SSHException):
         skipped.append(f"{path} (wrong passphrase)")
         return None

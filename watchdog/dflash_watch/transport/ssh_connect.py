@@ -134,7 +134,8 @@ def _negotiate(
     )  # paramiko would print tracebacks; its errors reach us anyway
     transport = paramiko.Transport(link)
     transport.set_log_channel(_LOG)
-    transport.banner_timeout = transport.auth_timeout = timeout_s
+    transport.auth_timeout = timeout_s
+    transport.banner_timeout = 0.8 * timeout_s  # before the whole, so that it can be told apart
     transport.channel_timeout = timeout_s
     prefer_known_types(options, transport)
     started = time.monotonic()

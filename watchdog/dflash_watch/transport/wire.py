@@ -46,12 +46,12 @@ class WireReader:
     def _next(self) -> bytes | None:
         start = self._buffer.find(self._mark)
         if start < 0:
-            self._check_terminal()
             self._skip(len(self._buffer) - len(self._mark))
             return None
         self._skip(start)
         header = self._header.match(self._buffer)
         if header is None:
+            self._check_terminal()
             if len(self._buffer) > len(self._mark) + _MAX_HEADER:
                 raise _broken("a header that is none")
             return None
@@ -84,7 +84,8 @@ class WireReader:
 
     def _check_terminal(self) -> None:
         """A terminal turns each line end into CR LF, and the packed bytes with it."""
-        if self._mark.strip() in self._buffer and b"\r\n" in self._buffer:
+        head = bytes(self._buffer[: len(self._mark) + _MAX_HEADER])
+        if head.startswith(self._mark) and b"\r\n" in head:
             raise TransportError(
                 Reason.ENTRY_FAILED,
                 "a terminal stands between here and the agent and changes its bytes",
