@@ -7,8 +7,12 @@ JSON web tokens, private keys, `Bearer X`, logins in URLs). Linear in the text; 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from dflash_events.secrets import MASK, is_secret_name
+
+SHORTEST = 8
+"""A text shorter than this holds no secret beside its name."""
 
 _NAME = re.compile(
     r"(?<![\w.-])(?P<name>-{0,2}[A-Za-z_][\w.-]{0,80})(?P<sep>\\?['\"]?\s{0,4}[:=]\s{0,4}|\s{1,4})"
@@ -60,7 +64,19 @@ def redact_tree(value: object) -> object:
         }
     if isinstance(value, list | tuple):
         return [redact_tree(inner) for inner in value]
-    return redact(value) if isinstance(value, str) else value
+    return _remembered(value) if isinstance(value, str) else value
+
+
+def _remembered(text: str) -> str:
+    """Redacted; short texts come again in every frame, so their answers are kept."""
+    if len(text) < SHORTEST:
+        return text
+    return _redact_again(text) if len(text) < 500 else redact(text)
+
+
+@lru_cache(maxsize=4096)
+def _redact_again(text: str) -> str:
+    return redact(text)
 
 
 def _named(text: str) -> str:

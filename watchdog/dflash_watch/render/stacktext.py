@@ -149,7 +149,7 @@ def _diff(comparison: Comparison, samples: Sequence[StackSample]) -> str:
         out.append(f"  {_told(one)}")
     helpers = [one for one in comparison.threads if one.helper]
     if helpers:
-        out += ["", f"idle by design: {len(helpers)} threads"]
+        out += ["", f"idle by design: {len(helpers)}"]
     return "\n".join(out)
 
 

@@ -1,0 +1,133 @@
+"""Playbooks, stacks and reports as text."""
+
+from __future__ import annotations
+
+import pytest
+from dflash_watch.model import RunOptions
+from dflash_watch.playbooks import load_playbooks
+from dflash_watch.render.explain import fill, render_list, render_playbook
+from dflash_watch.render.report import known_values, render_report
+from dflash_watch.render.stacktext import render_diff, render_dump, render_sample
+from dflash_watch.render.tables import gpus_csv, host_text, log_tail, processes_text
+from watch.render.made import T0, deadlocked, frame, stacks
+
+PLAYBOOKS = load_playbooks()
+
+
+def test_the_list_has_every_playbook_the_severe_ones_first() -> None:
+    lines = render_list(tuple(PLAYBOOKS.values())).splitlines()
+    severities = [line.split()[1] for line in lines[: len(PLAYBOOKS)]]
+    assert severities == sorted(severities, key=["critical", "warning", "info"].index)
+    assert {line.split()[0] for line in lines[: len(PLAYBOOKS)]} == set(PLAYBOOKS)
+
+
+@pytest.mark.parametrize("name", PLAYBOOKS)
+def test_a_playbook_is_printed_whole_and_without_open_placeholders(name: str) -> None:
+    text = render_playbook(PLAYBOOKS[name])
+    assert text.startswith(f"{name}: {PLAYBOOKS[name].title}")
+    assert [
+        part for part in ("Meaning", "Diagnosis", "Mitigation") if f"\n{part}\n" not in text
+    ] == []
+    assert "{pid}" not in text
+
+
+def test_placeholders_are_filled_where_known_and_marked_where_not() -> None:
+    assert fill("kill {pid} on {host}, awk '{print $2}'", {"pid": 7}) == (
+        "kill 7 on <host>, awk '{print $2}'"
+    )
+
+
+def test_values_for_placeholders_come_from_the_snapshot() -> None:
+    known = known_values(deadlocked(subject="gpu5"), RunOptions(where="10.1.2.6 · ct 200"))
+    assert (known["pid"], known["host"], known["gpu"], known["log"]) == (
+        4242,
+        "10.1.2.6",
+        "5",
+        "/runs/demo/train.log",
+    )
+
+
+def test_a_sample_shows_equal_threads_once_and_folds_helpers() -> None:
+    text = render_sample(stacks("A", T0))
+    assert "2 threads drafter-0 [11], drafter-1 [12]: waits for a lock (state S)" in text
+    assert text.count("dflash_train/locks.py:40") == 1
+    assert text.endswith(
+        "idle by design:\n  dflash-ticker [13]: _run (/opt/x/dflash_events/ticker.py)"
+    )
+
+
+def test_a_sample_that_could_not_be_taken_says_why() -> None:
+    text = render_sample(stacks("A", T0, threads=(), error="no ptrace right", tool="kernel"))
+    assert "not readable: no ptrace right" in text
+
+
+def test_the_difference_says_what_did_not_move() -> None:
+    text = render_diff([stacks("A", T0), stacks("B", T0 + 2), stacks("C", T0 + 4)])
+    assert text.startswith("3 samples over 4.0 s")
+    assert "same place, no CPU:\n  drafter-0: acquire" in text
+    assert "idle by design: 1" in text
+
+
+def test_one_sample_alone_compares_nothing() -> None:
+    assert render_diff([stacks("A", T0)]) == "nothing to compare: one sample only"
+
+
+def test_a_dump_names_the_process_and_compares_its_samples() -> None:
+    text = render_dump(frame(1), [stacks("1", T0), stacks("2", T0 + 2)])
+    assert text.startswith("== process 4242: python train.py")
+    assert "2 samples over 2.0 s" in text
+    assert render_dump(frame(1), []) == "no stack sample could be taken"
+
+
+def test_the_report_says_why_what_speaks_against_and_what_to_do() -> None:
+    snapshot = deadlocked()
+    assert snapshot.incident is not None
+    samples = [stacks("A", T0), stacks("B", T0 + 2)]
+    text = render_report(
+        snapshot, snapshot.incident, samples, PLAYBOOKS["pipeline-deadlock"], RunOptions()
+    )
+    assert text.startswith("# pipeline-deadlock: The workers wait for each other\n")
+    assert "- drafter-1 waits for drafter-0 (stacks)" in text
+    assert "## What speaks against it\n\n- the ticker beats (beats)" in text
+    assert "1. kill -TERM 4242" in text
+    assert "`kill -TERM 4242`" in text.split("### Mitigation")[1]
+    assert "same place, no CPU" in text
+    assert "Also possible: gil-held (0.20)" in text
+
+
+def test_the_report_of_a_failure_without_a_playbook_is_whole_too() -> None:
+    snapshot = deadlocked(next=())
+    assert snapshot.incident is not None
+    text = render_report(snapshot, snapshot.incident, [], None, RunOptions())
+    assert "There are none: no sample came in time" in text
+    assert "No step is known" in text
+
+
+def test_gpu_rows_leave_unknown_values_empty_and_keep_what_the_driver_said() -> None:
+    header, row = gpus_csv([frame(1)]).splitlines()
+    cells = dict(zip(header.split(","), row.split(","), strict=True))
+    assert (cells["utilization_ratio"], cells["power_watts"]) == ("0.5", "")
+    assert cells["errors"] == "power: refused"
+
+
+def test_the_process_table_counts_cpu_between_frames() -> None:
+    text = processes_text([frame(n) for n in range(8)])
+    assert "pid 4242 (parent 1) state S" in text
+    assert "CPU 50 %" in text
+    assert "threads of 4242:" in text
+    assert processes_text([]) == "no process list was seen\n"
+
+
+def test_the_host_table_has_kernel_lines_and_gaps() -> None:
+    text = host_text([frame(n) for n in range(8)])
+    assert "killed process 999" in text
+    assert "gpu: no answer for 14 s" in text
+    assert "run-dir /runs: 1.0 GiB free of 4.0 GiB" in text
+    assert "no host figures were seen" in host_text([])
+
+
+def test_the_end_of_the_log_is_clean_text_by_file() -> None:
+    text = log_tail([frame(n) for n in range(3)])
+    assert text.startswith("== /runs/demo/train.log\nstep 0 loss")
+    assert "\x1b" not in text
+    assert log_tail([]) == "no log text was seen\n"

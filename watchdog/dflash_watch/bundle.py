@@ -1,0 +1,219 @@
+"""Incident folders: everything a person needs afterwards, written before anybody touches the run.
+
+Written under a temporary name and renamed when whole; readable by the owner only; secrets masked;
+rate-limited, and the folder of all incidents is kept to a size by removing the oldest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from dflash_watch.capture import INCIDENT_WINDOW, CaptureWriter
+from dflash_watch.frame import (
+    CaptureHeader,
+    Hello,
+    Record,
+    StackSample,
+    parse_record,
+    render_record,
+)
+from dflash_watch.model import Incident, RunOptions, Snapshot
+from dflash_watch.playbooks import Playbook
+from dflash_watch.redact import redact, redact_tree
+from dflash_watch.render.jsonl import snapshot_object
+from dflash_watch.render.report import render_report
+from dflash_watch.render.stacktext import render_diff, render_sample
+from dflash_watch.render.tables import frames_of, gpus_csv, host_text, log_tail, processes_text
+
+FOLDER_BYTES = 32 << 20
+"""JSON of the window, before compression; the oldest frames are left out beyond it."""
+BUDGET_BYTES = 512 << 20
+"""All incidents together."""
+KEEP_LEAST = 3
+"""Incidents kept whatever their size."""
+PER_HOUR = 20
+_NAME = re.compile(r"^\d{8}T\d{6}Z-[a-z0-9-]+$")
+logger = logging.getLogger(__name__)
+
+
+class IncidentWriter:
+    """Writes one folder an incident below `folder`.
+
+    Args:
+        folder: of all incidents; made when needed.
+        options: what the person said about the run.
+        playbooks: failure -> playbook.
+        budget_bytes: size of all incidents together.
+        per_hour: folders written in an hour of the watched host's time; the rest is left out.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        options: RunOptions,
+        playbooks: Mapping[str, Playbook],
+        *,
+        budget_bytes: int = BUDGET_BYTES,
+        per_hour: int = PER_HOUR,
+    ) -> None:
+        self._folder, self._options, self._playbooks = folder, options, playbooks
+        self._budget_bytes, self._per_hour = budget_bytes, per_hour
+        self._written_t: deque[float] = deque(maxlen=per_hour)
+
+    def write(self, snapshot: Snapshot, records: Sequence[Record]) -> Path | None:
+        """The folder of the snapshot's incident, whole; None when the rate limit left it out.
+
+        Args:
+            snapshot: with an incident.
+            records: of the time around it, oldest first, stack samples among them.
+
+        Raises:
+            OSError: it cannot be written; nothing is left behind.
+        """
+        incident = snapshot.incident
+        if incident is None:
+            return None
+        if not self._may_write(snapshot.t):
+            logger.warning("incident %s not kept: %d in an hour", incident.key, self._per_hour)
+            return None
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._free_path(incident)
+        made = self._folder / f".{path.name}.{os.getpid()}.tmp"
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(mode=0o700)
+        try:
+            self._fill(made, path, snapshot, incident, records)
+            made.rename(path)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+        prune(self._folder, self._budget_bytes)
+        return path
+
+    def _may_write(self, t: float) -> bool:
+        recent = [one for one in self._written_t if abs(t - one) < 3600]
+        if len(recent) >= self._per_hour:
+            return False
+        self._written_t.append(t)
+        return True
+
+    def _free_path(self, incident: Incident) -> Path:
+        stamp = f"{datetime.fromtimestamp(incident.opened_t, UTC):%Y%m%dT%H%M%SZ}"
+        name = f"{stamp}-{re.sub(r'[^a-z0-9-]+', '-', incident.failure.lower())}"
+        path, number = self._folder / name, 2
+        while path.exists():
+            path, number = self._folder / f"{name}-{number}", number + 1
+        return path
+
+    def _fill(
+        self,
+        made: Path,
+        path: Path,
+        snapshot: Snapshot,
+        incident: Incident,
+        records: Sequence[Record],
+    ) -> None:
+        cleaned = fit(mask_records(records), FOLDER_BYTES)
+        frames, samples = frames_of(cleaned), stacks_of(incident, cleaned)
+        told = {**snapshot_object(snapshot), "incident": str(path)}
+        put(made / "verdict.json", msgspec.json.format(msgspec.json.encode(redact_tree(told))))
+        playbook = self._playbooks.get(incident.failure)
+        report = render_report(snapshot, incident, samples, playbook, self._options)
+        put(made / "report.md", redact(report).encode())
+        ticks_per_s = next((one.ticks_per_s for one in cleaned if isinstance(one, Hello)), 100)
+        put_stacks(made, samples, ticks_per_s)
+        put(made / "log-tail.txt", log_tail(frames).encode())
+        put(made / "gpus.csv", gpus_csv(frames).encode())
+        put(made / "processes.txt", processes_text(frames, ticks_per_s).encode())
+        put(made / "host.txt", host_text(frames).encode())
+        window = CaptureWriter(made / INCIDENT_WINDOW, self._options, _first_t(cleaned, snapshot))
+        for record in cleaned:
+            window.write(record)
+        window.close()
+
+
+def put_stacks(made: Path, samples: Sequence[StackSample], ticks_per_s: int) -> None:
+    """`stacks-N.txt` and `stacks-N.json` for each sample, `stacks.diff.txt` for two or more."""
+    for number, sample in enumerate(samples, 1):
+        put(made / f"stacks-{number}.txt", f"{render_sample(sample)}\n".encode())
+        put(made / f"stacks-{number}.json", msgspec.json.format(render_record(sample)))
+    readable = [sample for sample in samples if sample.threads]
+    if len(readable) > 1:
+        put(made / "stacks.diff.txt", f"{render_diff(readable, ticks_per_s)}\n".encode())
+
+
+def stacks_of(incident: Incident, records: Sequence[Record]) -> list[StackSample]:
+    """The samples that belong to the incident, by label, oldest first, the newest of a label."""
+    newest: dict[tuple[str, int], StackSample] = {}
+    for record in records:
+        if isinstance(record, StackSample) and record.label in incident.stack_labels:
+            newest[record.label, record.pid] = record
+    return sorted(newest.values(), key=lambda one: one.t)
+
+
+def mask_records(records: Sequence[Record]) -> list[Record]:
+    """The records with secrets masked in every text they carry."""
+    cleaned = []
+    for record in records:
+        tree = redact_tree(msgspec.json.decode(render_record(record)))
+        again = parse_record(msgspec.json.encode(tree))
+        if not isinstance(again, CaptureHeader):
+            cleaned.append(again)
+    return cleaned
+
+
+def fit(records: Sequence[Record], limit_bytes: int) -> list[Record]:
+    """The newest records that fit; the greeting and all stack samples stay."""
+    kept: list[Record] = []
+    size = 0
+    for record in reversed(records):
+        size += len(render_record(record))
+        if size <= limit_bytes or isinstance(record, StackSample) or record is records[0]:
+            kept.append(record)
+    return kept[::-1]
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file that only the owner can read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def prune(folder: Path, budget_bytes: int) -> list[str]:
+    """Remove the oldest incidents until the rest fits; names of those removed.
+
+    Only whole incident folders are touched, and the newest KEEP_LEAST stay whatever their size.
+    """
+    whole = sorted(
+        (
+            one
+            for one in folder.iterdir()
+            if _NAME.match(one.name) and (one / "verdict.json").is_file()
+        ),
+        reverse=True,
+    )
+    removed, size = [], 0
+    for number, one in enumerate(whole):
+        size += sum(file.stat().st_size for file in one.iterdir() if file.is_file())
+        if number >= KEEP_LEAST and size > budget_bytes:
+            shutil.rmtree(one, ignore_errors=True)
+            removed.append(one.name)
+    if removed:
+        logger.warning(
+            "incidents beyond %d MiB removed: %s", budget_bytes >> 20, ", ".join(removed)
+        )
+    return removed
+
+
+def _first_t(records: Sequence[Record], snapshot: Snapshot) -> float:
+    return next((t for one in records if (t := getattr(one, "t", None)) is not None), snapshot.t)

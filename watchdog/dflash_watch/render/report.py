@@ -1,0 +1,135 @@
+"""report.md of an incident: what, since when, why, what speaks against, what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dflash_watch.frame import StackSample
+from dflash_watch.model import EvidenceKind, Incident, RunOptions, Snapshot
+from dflash_watch.playbooks import Playbook
+from dflash_watch.readers.lines import printable
+from dflash_watch.render.explain import fill
+from dflash_watch.render.stacktext import render_diff
+from dflash_watch.render.tables import moment
+from dflash_watch.units import duration
+
+
+def render_report(
+    snapshot: Snapshot,
+    incident: Incident,
+    samples: Sequence[StackSample],
+    playbook: Playbook | None,
+    options: RunOptions,
+) -> str:
+    """The report, Markdown.
+
+    Args:
+        snapshot: of the moment of writing.
+        incident: what it is about.
+        samples: stacks that belong to it, oldest first; may be none.
+        playbook: of the failure; None when there is none.
+        options: where and what is watched.
+    """
+    known = known_values(snapshot, options)
+    title = playbook.title if playbook is not None else "no playbook has this name"
+    return (
+        "\n".join(
+            [
+                f"# {incident.failure}: {title}",
+                "",
+                *_head(snapshot, incident, options),
+                *_evidence(snapshot),
+                *_stacks(incident, samples),
+                *_to_do(snapshot, playbook, known),
+            ]
+        ).rstrip()
+        + "\n"
+    )
+
+
+def known_values(snapshot: Snapshot, options: RunOptions) -> dict[str, object]:
+    """Values for the placeholders of a playbook."""
+    board = snapshot.board
+    gpu = re.fullmatch(r"gpu(\d+)", snapshot.subject)
+    rank = re.fullmatch(r"rank-(\d+)", snapshot.subject)
+    return {
+        "pid": board.pid,
+        "run_dir": board.run_dir,
+        "log": board.log.path,
+        "host": None if options.where == "this machine" else options.where.split(" ")[0],
+        "gpu": gpu.group(1) if gpu else None,
+        "rank": rank.group(1) if rank else None,
+        "step": board.step,
+        "subject": snapshot.subject,
+    }
+
+
+def _head(snapshot: Snapshot, incident: Incident, options: RunOptions) -> list[str]:
+    limit = snapshot.limit
+    rows = [
+        printable(snapshot.summary),
+        "",
+        f"- run: {snapshot.run} ({options.where})",
+        f"- verdict: {incident.verdict.value}, confidence {snapshot.confidence.value}",
+        f"- subject: {incident.subject}",
+        (
+            f"- since: {moment(incident.opened_t)}, noticed and written {moment(snapshot.t)}"
+            f" ({duration(max(snapshot.t - incident.opened_t, 0.0))} later)"
+        ),
+    ]
+    if limit is not None:
+        rows.append(f"- limit for silence: {duration(limit.seconds)} ({limit.why})")
+    if snapshot.board.step is not None:
+        rows.append(f"- last step: {snapshot.board.step}")
+    if snapshot.explains:
+        rows.append(f"- explained by it: {', '.join(snapshot.explains)}")
+    return [*rows, ""]
+
+
+def _evidence(snapshot: Snapshot) -> list[str]:
+    out: list[str] = []
+    for kind, title in (
+        (EvidenceKind.FOR, "Why we think so"),
+        (EvidenceKind.AGAINST, "What speaks against it"),
+        (EvidenceKind.MISSING, "What could not be seen"),
+    ):
+        told = [one for one in snapshot.evidence if one.kind is kind]
+        out += [f"## {title}", ""]
+        out += [f"- {printable(one.text)} ({one.source.value})" for one in told] or ["- nothing"]
+        out.append("")
+    others = [one for one in snapshot.candidates if one.failure != snapshot.failure]
+    if others:
+        named = ", ".join(f"{one.failure} ({one.score:.2f})" for one in others[:5])
+        out += [f"Also possible: {named}", ""]
+    bad = [f"{name}: {state}" for name, state in snapshot.views.items() if state != "ok"]
+    if bad:
+        out += [f"Views that were not whole: {printable('; '.join(bad))}", ""]
+    return out
+
+
+def _stacks(incident: Incident, samples: Sequence[StackSample]) -> list[str]:
+    out = ["## Stacks", ""]
+    readable = [sample for sample in samples if sample.threads]
+    if not readable:
+        errors = [sample.error for sample in samples if sample.error]
+        why = incident.stacks_missing or (errors[0] if errors else "no sample came in time")
+        return [*out, f"There are none: {printable(why)}", ""]
+    if len(readable) > 1:
+        return [*out, "```", render_diff(readable), "```", ""]
+    return [
+        *out,
+        "One sample only, see stacks-1.txt: it shows where threads were, not whether they moved.",
+        "",
+    ]
+
+
+def _to_do(snapshot: Snapshot, playbook: Playbook | None, known: dict[str, object]) -> list[str]:
+    out = ["## What to do", ""]
+    steps = [f"{n}. {printable(step)}" for n, step in enumerate(snapshot.next, 1)]
+    out += [*(steps or ["No step is known for this; the sections below may help."]), ""]
+    if playbook is None:
+        return out
+    for name in ("Meaning", "Diagnosis", "Mitigation", "Look-alikes"):
+        out += [f"### {name}", "", fill(playbook.sections[name], known), ""]
+    return out

@@ -1,0 +1,170 @@
+"""What was seen around an incident, as plain files: GPUs, processes, host, the end of the logs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from dflash_watch.frame import Frame, HostSample, ProcessSample, Record, ThreadSample
+from dflash_watch.readers.lines import LineSplitter
+from dflash_watch.units import count, data_size, duration, percent
+
+LOG_LINES = 400
+GPU_COLUMNS = (
+    "t",
+    "index",
+    "name",
+    "state",
+    "utilization_ratio",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "power_watts",
+    "temperature_celsius",
+    "sm_clock_mhz",
+    "sm_ratio",
+    "tensor_ratio",
+    "dram_ratio",
+    "ecc_uncorrected",
+    "errors",
+)
+
+
+def moment(t: float) -> str:
+    """`2026-11-29 14:12:10Z`."""
+    return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def gpus_csv(frames: Iterable[Frame]) -> str:
+    """One row a GPU and frame; an empty field is a value that was not given."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(GPU_COLUMNS)
+    for frame in frames:
+        for gpu in frame.gpus or ():
+            errors = "; ".join(f"{name}: {said}" for name, said in gpu.errors.items())
+            cells = [getattr(gpu, name) for name in GPU_COLUMNS[1:-1]]
+            writer.writerow([f"{frame.t:.3f}", *("" if c is None else c for c in cells), errors])
+    return out.getvalue()
+
+
+def processes_text(frames: Sequence[Frame], ticks_per_s: int = 100) -> str:
+    """The newest process list and thread lists, with CPU since the look before.
+
+    CPU is a difference of ticks over the time between two frames, in shares of one core.
+    """
+    with_processes = [frame for frame in frames if frame.processes is not None]
+    if not with_processes:
+        return "no process list was seen\n"
+    newest, before = with_processes[-1], with_processes[max(len(with_processes) - 6, 0)]
+    ticks = (newest.boot_s - before.boot_s) * ticks_per_s
+    earlier = {(p.pid, p.start_ticks): p.cpu_ticks for p in before.processes or ()}
+    lines = [f"at {moment(newest.t)}, CPU over {duration(ticks / ticks_per_s)}"]
+    lines += [f"run: {newest.run.state} (found by {newest.run.how})"]
+    for process in newest.processes or ():
+        was = earlier.get((process.pid, process.start_ticks))
+        lines += ["", _process(process, _share(was, process.cpu_ticks, ticks))]
+    lines += _threads(with_processes, ticks)
+    return "\n".join(lines) + "\n"
+
+
+def host_text(frames: Sequence[Frame]) -> str:
+    """Host figures, kernel lines and gaps, newest first where they have a time."""
+    lines: list[str] = []
+    host = next((frame.host for frame in reversed(frames) if frame.host is not None), None)
+    lines += _host(host) if host is not None else ["no host figures were seen"]
+    kernel = [line for frame in frames for line in frame.kernel or ()]
+    lines += ["", "kernel lines:", *(kernel or ["  none seen"])]
+    gaps = {gap.source: (frame.t, gap) for frame in frames for gap in frame.gaps}
+    lines += ["", "sources that gave no answer:"]
+    lines += [
+        f"  {source}: {gap.reason} (at {moment(t)})" for source, (t, gap) in gaps.items()
+    ] or ["  none"]
+    return "\n".join(lines) + "\n"
+
+
+def log_tail(frames: Iterable[Frame]) -> str:
+    """The newest lines of each log, cleaned of control characters; a bar is its last state."""
+    splitters: dict[str, LineSplitter] = {}
+    lines: dict[str, list[str]] = {}
+    for frame in frames:
+        for sample in frame.logs or ():
+            if not sample.text:
+                continue
+            splitter = splitters.setdefault(sample.path, LineSplitter())
+            if sample.skipped_bytes:
+                splitter.restart(mid_line=True)
+            own = lines.setdefault(sample.path, [])
+            own += [line.text for line in splitter.feed(sample.text) if line.ended]
+            del own[:-LOG_LINES]
+    out: list[str] = []
+    for path, own in lines.items():
+        partial = splitters[path].partial
+        out += [f"== {path}", *own, *([partial] if partial else []), ""]
+    return "\n".join(out) + "\n" if out else "no log text was seen\n"
+
+
+def frames_of(records: Iterable[Record]) -> list[Frame]:
+    """The frames among the records."""
+    return [record for record in records if isinstance(record, Frame)]
+
+
+def _process(process: ProcessSample, share: str) -> str:
+    parts = [
+        f"pid {process.pid} (parent {process.ppid}) state {process.state}",
+        f"age {duration(process.age_s)}",
+        f"CPU {share}",
+        f"memory {data_size(process.rss_bytes)}",
+        f"threads {count(process.num_threads)}",
+    ]
+    if process.wchan:
+        parts.append(f"in {process.wchan}")
+    if process.tracer_pid:
+        parts.append(f"traced by {process.tracer_pid}")
+    return f"{', '.join(parts)}\n  {process.cmd or process.comm}"
+
+
+def _threads(frames: Sequence[Frame], ticks: float) -> list[str]:
+    newest = next((frame.threads for frame in reversed(frames) if frame.threads), None)
+    first = next((frame.threads for frame in frames[-6:] if frame.threads), None)
+    lines: list[str] = []
+    for pid, threads in (newest or {}).items():
+        earlier = {one.tid: one.cpu_ticks for one in (first or {}).get(pid, ())}
+        lines += ["", f"threads of {pid}:"]
+        lines += [
+            _thread(one, _share(earlier.get(one.tid), one.cpu_ticks, ticks)) for one in threads
+        ]
+    return lines
+
+
+def _thread(one: ThreadSample, share: str) -> str:
+    where = " ".join(part for part in (one.wchan, one.syscall and f"syscall {one.syscall}") if part)
+    return f"  {one.tid:>8} {one.state} {share:>6}  {one.name:<16} {where}".rstrip()
+
+
+def _share(before: int | None, now: int | None, ticks: float) -> str:
+    if before is None or now is None or ticks <= 0:
+        return "-"
+    return percent(max(now - before, 0) / ticks)
+
+
+def _host(host: HostSample) -> list[str]:
+    lines = [
+        f"host {host.hostname or 'not known'}, {count(host.cpus)} CPUs, load {'–' if host.load1 is None else f'{host.load1:.1f}'}",
+        f"CPU busy {percent(host.cpu_busy_ratio)}",
+        (
+            f"memory available {data_size(host.memory_available_bytes)}"
+            f" of {data_size(host.memory_total_bytes)}"
+        ),
+        (
+            f"cgroup memory {data_size(host.cgroup_memory_bytes)}"
+            f" of {data_size(host.cgroup_memory_limit_bytes)}, oom kills {count(host.oom_kills)}"
+        ),
+    ]
+    lines += [
+        f"{disk.what} {disk.path}: {data_size(disk.free_bytes)} free"
+        f" of {data_size(disk.total_bytes)}"
+        for disk in host.disks
+    ]
+    return lines
