@@ -34,6 +34,7 @@ from dflash_watch.playbooks import Playbook
 from dflash_watch.progress import Progress
 from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.logtext import LogReader
+from dflash_watch.readers.stacks import Comparison, compare
 from dflash_watch.verdict import Judgement, judge
 from dflash_watch.views import views_of
 from dflash_watch.window import Window
@@ -85,6 +86,7 @@ class Engine:
         """The newest judgement that was not blind."""
         self._census_t: float | None = None
         self._alarmed = False
+        self._compared: tuple[tuple[float, ...], Comparison] | None = None
 
     @property
     def limits(self) -> LearnedLimits:
@@ -148,11 +150,22 @@ class Engine:
             )
         return self._limits.limit("training")
 
+    def _compare(self) -> Comparison | None:
+        """What moved between the samples of the present suspicion; read once a sample."""
+        since_t = self._incidents.rounds.since_t
+        taken = self._window.samples.episode(since_t) if since_t is not None else []
+        if len(taken) < 2:
+            return None
+        at = tuple(sample.t for sample in taken)
+        if self._compared is None or self._compared[0] != at:
+            self._compared = (at, compare(taken, self._window.ticks_per_s))
+        return self._compared[1]
+
     def _view(self) -> View:
         return View(
             window=self._window, progress=self._progress, limit=self._limits.limit("training"),
             waits=read_waits(self._window.told.workers), options=self._options,
-            suspect_since_t=self._incidents.rounds.since_t,
+            suspect_since_t=self._incidents.rounds.since_t, comparison=self._compare(),
         )  # fmt: skip
 
     def _judge(self, view: View, symptoms: tuple[Symptom, ...]) -> Judgement:

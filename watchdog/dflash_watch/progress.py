@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dflash_watch.frame import StackSample
 from dflash_watch.readers.facts import StepSeen
+from dflash_watch.readers.waits import is_helper, wait_reason
 from dflash_watch.window import Window
 
 BUDGETS_S = {
@@ -31,22 +32,12 @@ STEPPING_S = 5.0
 EVALUATION_S = 30.0
 """An evaluation bar that moved so lately explains silence of the steps."""
 UNNAMED_MOVES = 3
-PHASES_OF_FRAMES = (
-    ("tuning", re.compile(r"do_bench|autotuner\.py|:_bench$")),
-    ("compiling", re.compile(r"torch/_(inductor|dynamo)/|triton/(compiler|backends)/|cpp_builder")),
-    (
-        "checkpointing",
-        re.compile(
-            r"torch/serialization\.py:_?(save|legacy_save)|:_?(write|save)_(checkpoint|model|state"
-            r"|pretrained|file)\w*$|:save_checkpoint"
-        ),
-    ),
-    ("evaluating", re.compile(r":_?(run_)?(evaluat|validat(e|ion)(_|$)|eval_loop)\w*$")),
-    ("loading", re.compile(r":(from_pretrained|load_state_dict|load_dataset|load_file)$")),
-)
-"""Searched in `file:function` of each frame. Activation checkpointing is no checkpoint."""
-PARKED = re.compile(r"subproc_pool|compile_worker|tracked_process_pool|tqdm/_monitor")
-"""Threads that stand in every dump and mean nothing."""
+PHASES_OF_WAITS = {
+    "tune": "tuning", "compile": "compiling", "save": "checkpointing", "load": "loading",
+    "import": "loading",
+}  # fmt: skip
+SAVES = re.compile(r"^_?(?:write|save)_(?:checkpoint|model|state|weights)\w*$|^checkpoint_now$")
+EVALUATES = re.compile(r"^_?(?:run_)?(?:evaluat|validat(?:e|ion)(?:_|$)|eval_loop)\w*$")
 COMPILERS = re.compile(
     r"^(cc1(plus)?|gcc|g\+\+|c\+\+|clang\S*|as|ld|nvcc|ptxas|cicc|ninja|collect2)$"
 )
@@ -219,7 +210,7 @@ class Progress:
         fresh_s = STACK_FRESH_BEFORE_STEPS_S if self.first_step_t is None else STACK_FRESH_S
         if sample is not None and window.now_t - sample.t < fresh_s:
             name = phase_of_stacks(sample)
-            if name is not None:
+            if name is not None and not (name == "loading" and self.first_step_t is not None):
                 return self._since(name, sample.t, "stacks")
         busy = next((p for p in window.tracks.processes.values() if _compiles(p.sample.comm)), None)
         if busy is not None:
@@ -286,13 +277,19 @@ def _told_phase(window: Window) -> Phase | None:
 
 
 def phase_of_stacks(sample: StackSample) -> str | None:
-    """Finite phase that the frames of a stack sample show."""
-    threads = [[f"{frame.file}:{frame.name}" for frame in one.frames] for one in sample.threads]
-    living = [frames for frames in threads if not any(PARKED.search(frame) for frame in frames)]
-    for name, pattern in PHASES_OF_FRAMES:
-        if any(pattern.search(frame) for frames in living for frame in frames):
-            return name
-    return None
+    """Finite phase that a stack sample shows; service threads that are in every dump left out."""
+    found = set()
+    for thread in sample.threads:
+        if is_helper(thread):
+            continue
+        names = [frame.name.rpartition(".")[2] for frame in thread.frames]
+        if any(SAVES.match(name) for name in names):
+            found.add("checkpointing")
+        if any(EVALUATES.match(name) for name in names):
+            found.add("evaluating")
+        found.add(PHASES_OF_WAITS.get(wait_reason(thread), ""))
+    order = ("tuning", "compiling", "checkpointing", "evaluating", "loading")
+    return next((name for name in order if name in found), None)
 
 
 def _compiles(comm: str) -> bool:

@@ -21,6 +21,8 @@ GIL_BEFORE_STEPS_S = 60.0
 """Before the first step a C call may keep the interpreter for long: parsing, loading."""
 CONFIRM_S = 10.0
 """Longest wait for stack samples before a suspicion is believed without them."""
+MOVING_LIMITS = 4.0
+"""Stacks that move without work, steps or words are believed for so many limits."""
 UNSTEPPED_S = 900.0
 """Work without any recognised step for so long is `quiet`, no longer `initialising`."""
 QUIET_LEAST_S, QUIET_LIMITS = 600.0, 10.0
@@ -270,10 +272,10 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
 
 
 def _is_confirmed(view: View) -> bool:
-    """Two samples of this suspicion, or a reason why there are none, or enough waiting."""
+    """Two samples in which nothing moved, or a reason why there are none, or enough waiting."""
     if view.suspect_since_t is None:
         return False
-    taken = view.window.samples.episode(view.suspect_since_t)
-    if len(taken) >= 2:
-        return view.progress.still_s(view.window) >= 3.0
+    if view.comparison is not None:
+        late = (view.age_s() or 0.0) > MOVING_LIMITS * view.limit.seconds
+        return late or not view.comparison.that("moving", "working")
     return view.now_t - view.suspect_since_t > CONFIRM_S

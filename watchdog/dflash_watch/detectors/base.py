@@ -18,6 +18,7 @@ from dflash_watch.model import (
     Symptom,
 )
 from dflash_watch.progress import Progress
+from dflash_watch.readers.stacks import Comparison, ThreadChange
 from dflash_watch.window import Window
 from dflash_watch.window.waits import Waits
 
@@ -35,6 +36,8 @@ class View:
     options: RunOptions
     suspect_since_t: float | None = None
     """When the suspicion began whose stack samples count."""
+    comparison: Comparison | None = None
+    """What moved between them; None with fewer than two."""
 
     @property
     def now_t(self) -> float:
@@ -71,6 +74,14 @@ class Detector:
     clear: Callable[[], Example]
     names_many: bool = False
     """Its symptoms are called `<file name>-<what>`."""
+
+
+def frozen_threads(view: View) -> tuple[ThreadChange, ...]:
+    """Threads that stood at one place in all samples, when no thread of the run moved at all."""
+    compared = view.comparison
+    if compared is None or compared.that("moving", "working", "spinning", "new"):
+        return ()
+    return compared.that("blocked", "still")
 
 
 def symptom(

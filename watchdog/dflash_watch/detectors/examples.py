@@ -23,6 +23,7 @@ from dflash_watch.limits import LearnedLimits
 from dflash_watch.progress import Progress
 from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.logtext import LogReader
+from dflash_watch.readers.stacks import compare
 from dflash_watch.window import Window
 from dflash_watch.window.waits import read_waits
 
@@ -129,7 +130,9 @@ def build_view(
         if gap is not None:
             limits.observe(*gap)
     waits = read_waits(window.told.workers)
+    taken = window.samples.episode(suspect_since_t or T0)
     return View(
+        comparison=compare(taken) if len(taken) >= 2 else None,
         window=window, progress=progress, limit=limits.limit("training"), waits=waits,
         options=example.options, suspect_since_t=suspect_since_t,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Workers wait for each other: nobody of them can go on.
 
-Sees:       the waits-for graph of the beat page (peer, owner of the lock, sides of the queue).
+Sees:       the waits-for graph of the beat page (peer, owner of the lock, sides of the queue);
+            without one, threads that stand at locks in all stack samples while nobody moves.
 Means:      a deadlock: a lock cycle, or a queue whose two sides both wait.
 Wrong when: a timed wait in the cycle gives up by itself.
 Source:     docs/run-directory.md, "beats"; window/waits.py.
@@ -11,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dflash_watch.detectors.base import Answer, Detector, Example, View, missing, symptom
+from dflash_watch.detectors.base import (
+    Answer,
+    Detector,
+    Example,
+    View,
+    frozen_threads,
+    missing,
+    symptom,
+)
 from dflash_watch.detectors.examples import example, stuck_after, worker
 from dflash_watch.model import Evidence, EvidenceKind, Severity, Source
 from dflash_watch.window.waits import Edge
@@ -28,7 +37,7 @@ class Params:
 def detect(view: View, params: Params) -> Iterator[Answer]:
     """A cycle in which everybody has waited long enough."""
     if not view.window.told.workers:
-        yield missing("run", "beat page of the run: who waits for whom")
+        yield from _by_stacks(view)
         return
     cycle, edges = view.waits.cycle, view.waits.edges
     if not cycle or min(edges[name].since_s for name in cycle) < params.least_s:
@@ -42,6 +51,28 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
                   source=Source.BEATS)] if rest else []
     )  # fmt: skip
     yield symptom(", ".join(sorted(cycle)), Severity.CRITICAL, since_t, text, Source.BEATS, *more)
+
+
+def _by_stacks(view: View) -> Iterator[Answer]:
+    """Without a beat page: several threads stand at a lock, and nobody moves who could open it."""
+    frozen = frozen_threads(view)
+    locked = [one for one in frozen if one.wait in {"lock", "file-lock"}]
+    if len(locked) < 2 or not view.is_overdue(0.6) or view.comparison is None:
+        yield missing("run", "who waits for whom: beat page, or stacks of threads at locks")
+        return
+    names = sorted(one.name or f"thread {one.tid}" for one in locked)
+    span_s = view.comparison.span_s
+    text = f"{', '.join(names)} stand at locks in all samples over {span_s:.0f} s; nobody moves"
+    more = [
+        Evidence(kind=EvidenceKind.FOR, text=f"{one.name}: {one.leaf}", source=Source.STACKS)
+        for one in locked[:4]
+    ]
+    unseen = Evidence(
+        kind=EvidenceKind.MISSING, text="owners of the locks: not visible from outside",
+        source=Source.STACKS,
+    )  # fmt: skip
+    since_t = view.now_t - (view.age_s() or 0.0)
+    yield symptom(", ".join(names), Severity.CRITICAL, since_t, text, Source.STACKS, *more, unseen)
 
 
 def _told(name: str, edge: Edge, cycle: tuple[str, ...]) -> str:

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.frame import StackFrame, ThreadStack
 from dflash_watch.model import Severity, Source
+from dflash_watch.readers.waits import is_helper
 from dflash_watch.units import duration
+
+SOMEWHERE = StackFrame("?", "?", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +37,11 @@ class Params:
 def detect(view: View, params: Params) -> Iterator[Answer]:
     """One symptom a worker, from the best source that names it."""
     named: dict[str, Answer] = {}
-    sources = (_by_events(view), _by_beats(view), _by_log(view), _vanished(view, params))
-    for source in sources:
+    for source in (_by_events(view), _by_beats(view), _by_log(view)):
         for subject, answer in source:
             named.setdefault(subject, answer)
-        if named and source is sources[2]:
-            break
+    if not named:
+        named.update(_vanished(view, params))
     yield from named.values()
 
 
@@ -89,6 +92,8 @@ def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
     for name, track, what in gone:
         gone_t = track.gone_t or 0.0
         if track.lived_s() < params.lived_s or gone_t < last_t - params.before_s:
+            continue
+        if is_helper(ThreadStack(tid=None, name=name, frames=(SOMEWHERE,))):
             continue
         subject = name if name not in {"python", "python3"} else what
         text = f"{subject} ({what}) vanished {duration(max(view.now_t - gone_t, 0.0))} ago"
