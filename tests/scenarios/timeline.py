@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from dflash_watch.engine import Engine
@@ -51,7 +50,7 @@ LOG = "/runs/a/train.log"
 
 @cache
 def playbooks() -> dict[str, Playbook]:
-    return load_playbooks() or load_playbooks(Path(__file__).parent / "front_matter")
+    return load_playbooks()
 
 
 @dataclass

@@ -155,7 +155,11 @@ def _subject(match: Match) -> str:
     if len(named) > 1:
         first = match.required[0].name
         named = dict.fromkeys(one.subject for one in match.required if one.name == first)
-    return ", ".join(named) or "run"
+    if match.required[0].name.startswith("logged-"):
+        failed = [one for one in match.supporting if one.name == "worker-failed"]
+        named.update(dict.fromkeys(one.subject for one in failed))
+    parts = {part for subject in named for part in subject.split(", ")}
+    return ", ".join(sorted(parts)) or "run"
 
 
 def _confidence(match: Match) -> Confidence:
@@ -172,6 +176,7 @@ class _Blanks(dict[str, str]):
 
 def _sentence(match: Match, why: str) -> str:
     detail = match.required[0].summary
+    detail = why if detail in why else detail
     if not match.playbook.summary:
         return f"{match.playbook.title}: {detail}"
     words = _Blanks(subject=_subject(match), detail=detail, since=why)

@@ -40,8 +40,6 @@ from dflash_watch.views import views_of
 from dflash_watch.window import Window
 from dflash_watch.window.waits import read_waits
 
-SUSPECT_SHARE = 0.6
-"""Of the limit: from here the first stack sample is taken, before anything is sure."""
 CENSUS_EVERY_S = 60.0
 CENSUS_SETTLE_S = 3.0
 SUSPICIOUS = frozenset(
@@ -128,7 +126,7 @@ class Engine:
         gap = self._progress.advance(self._window)
         if gap is not None:
             if not self._alarmed:
-                self._limits.observe(*gap)
+                self._limits.observe(gap.phase, gap.longest_s, gap.steps, gap.over_s)
             self._alarmed = False
 
     def _adopt(self) -> None:
@@ -164,7 +162,8 @@ class Engine:
     def _view(self) -> View:
         return View(
             window=self._window, progress=self._progress, limit=self._limits.limit("training"),
-            waits=read_waits(self._window.told.workers), options=self._options,
+            is_taught=self._limits.is_taught("training"), options=self._options,
+            waits=read_waits(self._window.told.workers),
             suspect_since_t=self._incidents.rounds.since_t, comparison=self._compare(),
         )  # fmt: skip
 
@@ -189,7 +188,7 @@ class Engine:
         book = found.playbook
         opens = now.verdict in BAD or (book is not None and book.incident and bool(found.since_t))
         names = {one.name for one in symptoms}
-        overdue = view.is_overdue(SUSPECT_SHARE) and self._progress.phase is None
+        overdue = view.is_due() and view.is_taught and self._progress.phase is None
         gone = view.window.is_gone() or "main-process-zombie" in names
         ended = now.verdict in {Verdict.FINISHED, Verdict.CRASHED} and "exit-overdue" not in names
         own_word = (

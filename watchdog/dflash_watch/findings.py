@@ -10,7 +10,14 @@ from dflash_watch.model import Finding, Severity, Symptom
 
 KEPT = 60
 CLEAR_S = 3.0
-QUIET_NAMES = frozenset({"exit-recorded", "phase-loading", "phase-compiling", "stacks-unseen"})
+QUIET_NAMES = frozenset(
+    {
+        "exit-recorded", "phase-loading", "phase-compiling", "stacks-unseen", "work-still",
+        "progress-overdue", "log-silent", "link-lost", "main-process-gone",
+        "main-process-zombie",
+    }
+)  # fmt: skip
+"""They are evidence of a failure that has a finding of its own."""
 
 
 class Findings:

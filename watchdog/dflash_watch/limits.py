@@ -15,10 +15,14 @@ from dflash_watch.units import duration
 
 FLOOR_S = 8.0
 """Least limit: a busy machine delays any step by seconds."""
+YOUNG_FLOOR_S, YOUNG_S = 12.0, 10.0
+"""Least limit while the steps learned from took less than so long together."""
 CEILING_S = 1800.0
 START_S = 120.0
 """Limit before enough gaps are known."""
-LEAST_GAPS = 8
+LEAST_STEPS = 8
+LEAST_OVER_S = 2.0
+"""Seconds that the learned steps took: a burst at the start teaches nothing."""
 USUAL_TIMES = 8.0
 USUAL_QUANTILE = 0.98
 LONGEST_TIMES = 2.5
@@ -32,41 +36,59 @@ class LearnedLimits:
         self.identity = identity
         """Whose gaps these are; those of another run are not believed."""
         self._gaps: dict[str, deque[float]] = {}
+        self._steps: dict[str, int] = {}
+        self._over_s: dict[str, float] = {}
 
-    def observe(self, phase: str, gap_s: float) -> None:
-        """Learn one gap between two steps that raised no alarm."""
+    def observe(
+        self, phase: str, gap_s: float, steps: int = 1, over_s: float | None = None
+    ) -> None:
+        """Learn the longest gap among some steps that raised no alarm.
+
+        Args:
+            phase: limits are learned for each phase on its own.
+            gap_s: longest silence among these steps.
+            steps: how many steps were made.
+            over_s: how long they took together; the gap itself for a single step.
+        """
         self._gaps.setdefault(phase, deque(maxlen=KEPT)).append(gap_s)
+        self._steps[phase] = self._steps.get(phase, 0) + steps
+        seconds = gap_s if over_s is None else over_s
+        self._over_s[phase] = self._over_s.get(phase, 0.0) + seconds
 
-    def known(self, phase: str) -> int:
-        """How many gaps of this phase are known."""
-        return len(self._gaps.get(phase, ()))
+    def is_taught(self, phase: str) -> bool:
+        """Are enough steps known to learn from?"""
+        steps, over_s = self._steps.get(phase, 0), self._over_s.get(phase, 0.0)
+        return steps >= LEAST_STEPS and over_s >= LEAST_OVER_S
 
     def limit(self, phase: str) -> Limit:
         """The longest silence that is still believable in this phase, and why."""
         gaps = sorted(self._gaps.get(phase, ()))
-        if len(gaps) < LEAST_GAPS:
+        steps, over_s = self._steps.get(phase, 0), self._over_s.get(phase, 0.0)
+        if not self.is_taught(phase):
             return Limit(
                 seconds=START_S,
-                why=f"start limit: {len(gaps)} of {LEAST_GAPS} steps seen to learn from",
+                why=f"start limit: {steps} steps in {duration(over_s)} teach too little",
             )
         usual, longest = gaps[int(USUAL_QUANTILE * (len(gaps) - 1))], gaps[-1]
         by_usual, by_longest = USUAL_TIMES * usual, LONGEST_TIMES * longest
-        seconds = min(max(by_usual, by_longest, FLOOR_S), CEILING_S)
-        if seconds == FLOOR_S:
-            why = f"least limit: the slowest of {len(gaps)} steps took {duration(longest)}"
+        floor_s = FLOOR_S if over_s >= YOUNG_S else YOUNG_FLOOR_S
+        seconds = min(max(by_usual, by_longest, floor_s), CEILING_S)
+        if seconds == floor_s:
+            why = f"least limit: the slowest of {steps} steps took {duration(longest)}"
         elif seconds == CEILING_S:
-            why = f"greatest limit: the slowest of {len(gaps)} steps took {duration(longest)}"
+            why = f"greatest limit: the slowest of {steps} steps took {duration(longest)}"
         elif by_usual >= by_longest:
             slowest = "slowest" if usual == longest else "slow ones"
-            why = f"{USUAL_TIMES:g} x the {slowest} of {len(gaps)} steps"
+            why = f"{USUAL_TIMES:g} x the {slowest} of {steps} steps"
         else:
-            why = f"{LONGEST_TIMES:g} x the longest of {len(gaps)} pauses"
+            why = f"{LONGEST_TIMES:g} x the longest pause of {steps} steps"
         return Limit(seconds=seconds, why=f"{why} = {duration(seconds)}")
 
     def to_data(self) -> dict[str, Any]:
         """Plain data that JSON can hold."""
         gaps = {phase: [round(gap, 4) for gap in gaps] for phase, gaps in self._gaps.items()}
-        return {"schema": 1, "identity": self.identity, "gaps": gaps}
+        told = {"steps": self._steps, "over_s": self._over_s}
+        return {"schema": 1, "identity": self.identity, "gaps": gaps, **told}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> LearnedLimits:
@@ -77,4 +99,14 @@ class LearnedLimits:
             for value in values if isinstance(values, list) else ():
                 if isinstance(value, int | float) and 0 <= value < CEILING_S:
                     limits.observe(str(phase), float(value))
+        for phase, value in _numbers(data.get("steps")):
+            limits._steps[phase] = int(value)
+        for phase, value in _numbers(data.get("over_s")):
+            limits._over_s[phase] = value
         return limits
+
+
+def _numbers(told: object) -> list[tuple[str, float]]:
+    """Names and numbers of a mapping that came from outside."""
+    pairs = told.items() if isinstance(told, Mapping) else ()
+    return [(str(key), float(one)) for key, one in pairs if isinstance(one, int | float)]

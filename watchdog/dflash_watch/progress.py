@@ -21,7 +21,7 @@ BUDGETS_S = {
 }  # fmt: skip
 START_BUDGET_S = 1800.0
 WORK_WINDOW_S = 3.0
-CPU_BELIEVED = 0.05
+CPU_BELIEVED = 0.03
 """Cores; pollers and tickers stay below."""
 IO_BELIEVED = 256 * 1024.0
 """Bytes a second."""
@@ -67,6 +67,16 @@ class Work:
     """None: nothing about work could be read."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepGap:
+    """Steps made between two looks: the longest silence among them."""
+
+    phase: str
+    longest_s: float
+    steps: int
+    over_s: float
+
+
 class Progress:
     """Follows steps, phases and work of one run."""
 
@@ -81,6 +91,8 @@ class Progress:
         self.phase: Phase | None = None
         """A finite phase that explains silence; None in plain training."""
         self.work = Work()
+        self.usual_cores: float | None = None
+        """Cores in use while steps were made."""
         self.still_since_t: float | None = None
         """Since when nothing moves; None while it moves or nothing is known."""
         self.quiet_end_t: float | None = None
@@ -91,11 +103,13 @@ class Progress:
         self._phase_in_gap: str | None = None
         self._steps = 0
         self._series: dict[str, int] = {}
+        self._totals: dict[str, int] = {}
+        self._main_series: str | None = None
         self._evaluated_t: float | None = None
         """When a bar that counts an evaluation last moved."""
 
-    def advance(self, window: Window) -> tuple[str, float] | None:
-        """Take the newest record; returns a finished gap between steps as (phase, seconds)."""
+    def advance(self, window: Window) -> StepGap | None:
+        """Take the newest record; returns what it tells about gaps between steps."""
         before_t, before = self.last_step_t, self.step
         self._take_steps(window)
         self._take_phase(window)
@@ -107,9 +121,7 @@ class Progress:
             self._longest_s = max(self._longest_s, window.now_t - self.last_step_t)
         return gap
 
-    def _close_gap(
-        self, window: Window, before_t: float, before: int | None
-    ) -> tuple[str, float] | None:
+    def _close_gap(self, window: Window, before_t: float, before: int | None) -> StepGap | None:
         now_t = self.last_step_t or before_t
         steps = max((self.step or 0) - (before or 0), 1)
         seconds = max((now_t - before_t) / steps, self._longest_s)
@@ -117,7 +129,9 @@ class Progress:
         self._longest_s, self._phase_in_gap = 0.0, None
         self._steps += 1
         hidden = any(end > before_t and begin < now_t for begin, end in window.sight.unseen)
-        return None if hidden or self._steps < 2 else (phase, seconds)
+        if hidden or self._steps < 2:
+            return None
+        return StepGap(phase=phase, longest_s=seconds, steps=steps, over_s=now_t - before_t)
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -132,7 +146,8 @@ class Progress:
         for fact in window.logs.fresh:
             if isinstance(fact, StepSeen):
                 self._take_log_step(window, fact)
-                self.total_steps = fact.total or self.total_steps
+                if fact.series == self._main_series:
+                    self.total_steps = fact.total or self.total_steps
                 self.loss = fact.loss if fact.loss is not None else self.loss
         if self.total_steps is None:
             self.total_steps = window.manifest.get("total_steps")
@@ -142,12 +157,20 @@ class Progress:
         if fact.phase == "evaluating":
             self._evaluated_t = window.now_t
             return
-        if fact.step is not None:
+        if fact.step is not None and self._is_main_series(fact):
             self._count(fact.t, fact.step, "log")
             return
         self._series[fact.series] = moved = self._series.get(fact.series, 0) + 1
         if moved >= UNNAMED_MOVES:
             self._count(fact.t, self.step if self.step is not None else int(fact.value), "log")
+
+    def _is_main_series(self, fact: StepSeen) -> bool:
+        """Of several counters the one that goes furthest counts steps; others only show life."""
+        known = self._totals.get(self._main_series or "", 0)
+        self._totals[fact.series] = fact.total or 0
+        if self._main_series is None or (fact.total or 0) > known:
+            self._main_series = fact.series
+        return fact.series == self._main_series
 
     def _take_beats(self, window: Window) -> None:
         told = window.told
@@ -244,6 +267,10 @@ class Progress:
                 (cores or 0.0) >= CPU_BELIEVED
                 or (io or 0.0) >= IO_BELIEVED
                 or (sm or 0.0) >= GPU_BELIEVED
+            )
+        if cores is not None and self._stepping(window):
+            self.usual_cores = (
+                cores if self.usual_cores is None else (0.9 * self.usual_cores + 0.1 * cores)
             )
         self.work = Work(cpu_cores=cores, io_bytes_per_s=io, sm_ratio=sm, moves=moves)
         if moves is False:

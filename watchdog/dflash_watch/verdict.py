@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from dflash_watch.detectors.base import View
 from dflash_watch.model import Symptom, Verdict
 from dflash_watch.units import duration
+from dflash_watch.window.tracks import how_it_ended
 
 HARD_S = 6.0
 """Silence that is enough when something proves that nobody can go on."""
@@ -110,7 +111,7 @@ def _dead(view: View, named: Mapping[str, Symptom], previous: Judgement | None) 
 def _ended(view: View, ended: Symptom, previous: Judgement | None) -> Judgement:
     done, main = view.window.logs.done, view.window.main()
     since_t = ended.since_t
-    code = main.sample.exit_code if main is not None else None
+    code, _ = how_it_ended(main.sample.exit_code if main is not None else None)
     if done is not None or code == 0:
         why = f"it said {done.text!r} and ended" if done is not None else "it ended with code 0"
         return Judgement(verdict=Verdict.FINISHED, since_t=since_t, why=why, failure="healthy")

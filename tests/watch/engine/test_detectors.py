@@ -12,7 +12,9 @@ from dflash_watch.model import Inconclusive, Symptom
 from dflash_watch.readers.facts import Signature
 
 DETECTORS = sorted(catalogue().items())
-SIGNATURES = (Signature(failure="triton-autotune-oom", pattern=r"do_bench[\s\S]*out of memory"),)
+SIGNATURES = (
+    Signature(failure="triton-autotune-oom", pattern="do_bench.*out of memory", multiline=True),
+)
 
 
 def answers(detector: Detector, example: Example) -> list[Symptom]:

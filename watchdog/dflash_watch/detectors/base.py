@@ -22,6 +22,7 @@ from dflash_watch.readers.stacks import Comparison, ThreadChange
 from dflash_watch.window import Window
 from dflash_watch.window.waits import Waits
 
+DUE_SHARE, UNTAUGHT_DUE_S = 0.6, 8.0
 Answer = Symptom | Inconclusive
 
 
@@ -32,6 +33,8 @@ class View:
     window: Window
     progress: Progress
     limit: Limit
+    is_taught: bool
+    """Was that limit learned from enough steps of this run?"""
     waits: Waits
     options: RunOptions
     suspect_since_t: float | None = None
@@ -48,10 +51,16 @@ class View:
         """Seconds of silence that count; None before the first step."""
         return self.progress.age_s(self.window)
 
-    def is_overdue(self, share: float = 1.0) -> bool:
-        """Has silence passed this share of its limit?"""
+    def is_due(self) -> bool:
+        """Is silence long enough for hard evidence to count, before the limit has passed?"""
         age_s = self.age_s()
-        return age_s is not None and age_s > share * self.limit.seconds
+        due_s = DUE_SHARE * self.limit.seconds if self.is_taught else UNTAUGHT_DUE_S
+        return age_s is not None and age_s > due_s
+
+    def is_overdue(self) -> bool:
+        """Has silence passed its limit?"""
+        age_s = self.age_s()
+        return age_s is not None and age_s > self.limit.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

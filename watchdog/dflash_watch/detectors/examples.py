@@ -128,12 +128,13 @@ def build_view(
         window.take(record)
         gap = progress.advance(window)
         if gap is not None:
-            limits.observe(*gap)
+            limits.observe(gap.phase, gap.longest_s, gap.steps, gap.over_s)
     waits = read_waits(window.told.workers)
     taken = window.samples.episode(suspect_since_t or T0)
     return View(
         comparison=compare(taken) if len(taken) >= 2 else None,
         window=window, progress=progress, limit=limits.limit("training"), waits=waits,
+        is_taught=limits.is_taught("training"),
         options=example.options, suspect_since_t=suspect_since_t,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import T0, example, frames
 from dflash_watch.model import Severity, Source
 from dflash_watch.units import duration
+from dflash_watch.window.tracks import ZOMBIE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class Params:
 def detect(view: View, params: Params) -> Iterator[Answer]:
     """Still there after its own last word."""
     window = view.window
-    if window.is_gone() or window.main() is None:
+    main = window.main()
+    if window.is_gone() or main is None or main.track.state in ZOMBIE:
         return
     event, words = window.told.exit, window.logs.done
     if event is not None:

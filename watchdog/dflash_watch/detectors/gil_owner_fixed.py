@@ -30,7 +30,7 @@ class Params:
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
     """Owner and leaf equal in all samples of the suspicion."""
-    if view.suspect_since_t is None or not view.is_overdue(0.6):
+    if view.suspect_since_t is None or not view.is_due():
         return
     samples = [
         one for one in view.window.samples.episode(view.suspect_since_t) if one.tool == "py-spy"

@@ -25,6 +25,8 @@ class Params:
 
     least_s: float = 8.0
     """Silence of the log that counts while steps go on."""
+    alike: float = 1.6
+    """Cores in use then and now differ by no more than this factor."""
 
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
@@ -36,7 +38,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     if silent_s < params.least_s or not _runs(view):
         return
     size = track.sample.size_bytes
-    signs = _signs(track)
+    signs = _signs(track) or _as_before(view, track, params)
     if signs is not None:
         told = "" if size is None else f" at {size} bytes"
         text = f"log silent for {duration(silent_s)}{told}, {signs}, while the run works on"
@@ -45,7 +47,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
 
 
 def _runs(view: View) -> bool:
-    told = view.progress.source in {"events", "beats"} and not view.is_overdue()
+    told = view.progress.first_step_t is not None and not view.is_overdue()
     return told or (view.progress.phase is None and view.progress.work.moves is True)
 
 
@@ -55,9 +57,25 @@ def _signs(track: LogTrack) -> str | None:
         return "empty so far"
     if size is not None and size % PAGE_BYTES == 0:
         return "a whole number of pages"
+    sizes = [growth[1] for growth in list(track.growths)[1:]]
+    if len(sizes) >= 2 and all(one % PAGE_BYTES == 0 for one in sizes):
+        return "it grows by whole pages"
     if track.ended_line is False and track.rewritten is None:
         return "it ends in mid-line"
     return None
+
+
+def _as_before(view: View, track: LogTrack, params: Params) -> str | None:
+    """Only the words stopped: as many cores as while steps were seen, and stacks that move."""
+    usual, now = view.progress.usual_cores, view.progress.work.cpu_cores
+    by_log = view.progress.source == "log" and view.is_overdue()
+    if not by_log or not usual or now is None or track.sample.unbuffered is None:
+        return None
+    compared = view.comparison
+    frozen = compared is not None and not compared.that("moving", "working")
+    if frozen or not 1 / params.alike <= now / usual <= params.alike:
+        return None
+    return f"{now:.1f} cores in use as before"
 
 
 def firing() -> Example:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, frames, process
 from dflash_watch.model import Severity, Source
-from dflash_watch.window.tracks import ZOMBIE
+from dflash_watch.window.tracks import ZOMBIE, how_it_ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     main = view.window.main()
     if main is None or main.track.state not in ZOMBIE or main.track.state_looks < params.looks:
         return
-    code = main.sample.exit_code
-    told = "exit code not readable" if code is None else f"exit code {code}"
+    _, told = how_it_ended(main.sample.exit_code)
     text = f"process {main.sample.pid} is a zombie ({told})"
     yield symptom("run", Severity.CRITICAL, main.track.state_since_t, text, Source.PROCESS)
 

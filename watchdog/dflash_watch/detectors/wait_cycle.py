@@ -57,7 +57,7 @@ def _by_stacks(view: View) -> Iterator[Answer]:
     """Without a beat page: several threads stand at a lock, and nobody moves who could open it."""
     frozen = frozen_threads(view)
     locked = [one for one in frozen if one.wait in {"lock", "file-lock"}]
-    if len(locked) < 2 or not view.is_overdue(0.6) or view.comparison is None:
+    if len(locked) < 2 or not view.is_due() or view.comparison is None:
         yield missing("run", "who waits for whom: beat page, or stacks of threads at locks")
         return
     names = sorted(one.name or f"thread {one.tid}" for one in locked)

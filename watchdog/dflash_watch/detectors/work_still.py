@@ -23,8 +23,6 @@ class Params:
 
     least_s: float = 4.0
     """Stillness that counts."""
-    overdue_share: float = 0.6
-    """Of the limit of steps; before that, waiting is ordinary."""
 
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
@@ -33,7 +31,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     if work.moves is None:
         yield missing("run", "CPU ticks of two looks")
         return
-    due = view.progress.first_step_t is None or view.is_overdue(params.overdue_share)
+    due = view.progress.first_step_t is None or view.is_due()
     still_s = view.progress.still_s(view.window)
     if due and still_s >= params.least_s:
         cores = 0.0 if work.cpu_cores is None else work.cpu_cores

@@ -30,8 +30,6 @@ class Params:
     """A thread that lived for less was no worker."""
     before_s: float = 30.0
     """A queue may feed the others for so long after it vanished."""
-    overdue_share: float = 0.6
-    """Of the limit of steps, from which a vanished thread is missed."""
 
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
@@ -82,7 +80,7 @@ def _by_log(view: View) -> Iterator[tuple[str, Answer]]:
 
 def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
     last_t = view.progress.last_step_t
-    if last_t is None or not view.is_overdue(params.overdue_share) or view.window.is_gone():
+    if last_t is None or not view.is_due() or view.window.is_gone():
         return
     tracks = view.window.tracks
     gone = [

@@ -26,11 +26,14 @@ class Params:
     """Without progress for at least so long."""
     limit_share: float = 0.6
     """And for at least this share of the limit of steps."""
+    untaught_s: float = 20.0
+    """Limit that counts while none is learned."""
 
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
     """Idle workers of that role for whom others wait."""
-    least_s = max(params.least_s, params.limit_share * view.limit.seconds)
+    limit_s = view.limit.seconds if view.is_taught else params.untaught_s
+    least_s = max(params.least_s, params.limit_share * limit_s)
     for idle in idle_workers(view, "target", least_s):
         text = f"{idle.worker.name} made no progress for {duration(idle.since_s)}; {idle.why}"
         since_t = view.now_t - idle.since_s

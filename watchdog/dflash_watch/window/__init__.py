@@ -6,12 +6,12 @@ long a run lasts. Runs nothing, decides nothing; the newest frame is kept whole.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dflash_watch.frame import Frame, Gap, Hello, LinkChange, Record, StackSample, Tick
 from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
+from dflash_watch.readers.signatures import Matcher
 from dflash_watch.window.gpus import Gpus
 from dflash_watch.window.logs import FeedFactory, Logs
 from dflash_watch.window.samples import Samples
@@ -27,7 +27,7 @@ class Window:
 
     def __init__(self, new_feed: FeedFactory, signatures: Sequence[Signature] = ()) -> None:
         self._new_feed = new_feed
-        self._signatures = [(re.compile(one.pattern), one) for one in signatures]
+        self._matcher = Matcher(signatures)
         self.sight = Sight()
         self.hello: Hello | None = None
         self.frame: Frame | None = None
@@ -112,12 +112,11 @@ class Window:
             if event.get("kind") != "worker-failed":
                 continue
             text = f"{event.get('traceback')}\n{event.get('exception')}: {event.get('message')}"
-            found = {one.failure: one for pattern, one in self._signatures if pattern.search(text)}
-            for one in found.values():
+            for match in self._matcher.in_text(text):
                 fact = SignatureSeen(
-                    t=float(event.get("t") or 0.0), path="events.jsonl", failure=one.failure,
-                    subject=str(event.get("worker")), meaning=one.meaning,
-                    text=f"{event.get('exception')}: {event.get('message')}",
+                    t=float(event.get("t") or 0.0), path="events.jsonl", text=match.text,
+                    failure=match.signature.failure, subject=str(event.get("worker")),
+                    meaning=match.signature.meaning,
                 )  # fmt: skip
                 self.logs.signatures.append(fact)
 

@@ -73,6 +73,16 @@ class ProcessTrack:
     """(boot time, bytes through read calls, bytes through write calls)."""
 
 
+def how_it_ended(status: int | None) -> tuple[int | None, str]:
+    """Exit code and words of a wait status as `/proc/PID/stat` has it; -N is signal N."""
+    if status is None:
+        return None, "exit code not readable"
+    signal = status & 0x7F
+    if signal:
+        return -signal, f"ended by signal {signal}"
+    return status >> 8, f"exit code {status >> 8}"
+
+
 def _moved_bytes(sample: ProcessSample) -> tuple[int, int] | None:
     pairs = ((sample.rchar, sample.wchar), (sample.read_bytes, sample.write_bytes))
     for read, written in pairs:
