@@ -130,8 +130,9 @@ class Sink:
 
     def manifest_changed(self) -> None:
         """Write run.json soon."""
-        self._manifest_due = True
-        self._lines.put(None)
+        if not self._manifest_due:
+            self._manifest_due = True
+            self._lines.put(None)
 
     def close(self, wait_s: float) -> bool:
         """Write what is there and end; True when that was done within `wait_s`."""

@@ -1,5 +1,6 @@
 """The tail gives each whole line once, whatever is done to the file between two looks."""
 
+import itertools
 import json
 import os
 
@@ -23,6 +24,16 @@ GARBAGE = st.sampled_from(
 LINES = st.lists(
     EVENTS.map(lambda event: encode_event(event)[0]) | GARBAGE.map(lambda g: g + b"\n")
 )
+
+
+NUMBERS = itertools.count()
+
+
+def fresh(factory):
+    """A directory of its own for each example; pytest's own numbering slows down with each."""
+    path = factory.getbasetemp() / f"tail-{next(NUMBERS)}"
+    path.mkdir()
+    return path
 
 
 def expected(data):
@@ -54,7 +65,7 @@ def drain(tail, max_bytes):
 def test_any_cutting_of_writes_and_reads_gives_each_line_once(
     tmp_path_factory, lines, cuts, max_bytes, tail_cut
 ):
-    path = tmp_path_factory.mktemp("tail") / "events.jsonl"
+    path = fresh(tmp_path_factory) / "events.jsonl"
     data = b"".join(lines)
     data = data[: len(data) - tail_cut] if tail_cut else data
     events, garbage = [], 0
@@ -74,7 +85,7 @@ def test_any_cutting_of_writes_and_reads_gives_each_line_once(
 def test_after_truncation_or_replacement_it_begins_at_the_beginning(
     tmp_path_factory, before, after, how
 ):
-    path = tmp_path_factory.mktemp("tail") / "events.jsonl"
+    path = fresh(tmp_path_factory) / "events.jsonl"
     first = b"".join(before) + b'{"kind":"exit","number":1}\n'
     second = b'{"kind":"exit","number":2}\n' + b"".join(after)
     path.write_bytes(first)

@@ -55,7 +55,7 @@ with RunWriter(run, shm=shm) as writer:
     worker = writer.worker("target-0", role="target")
     worker.beat(step=8)
     writer.checkpoint(step=8, path="c")
-    while not (run / "events.jsonl").stat().st_size: time.sleep(0.01)
+    while not any(path.stat().st_size for path in run.glob("events.jsonl")): time.sleep(0.01)
     print("ready", flush=True)
     time.sleep(60)
 """,

@@ -193,3 +193,12 @@ def test_more_workers_than_slots_are_left_out_and_still_work(tmp_path, shm):
         page = page_of(writer)
     assert len(page["workers"]) == 128
     assert len(read_manifest(tmp_path).data["workers"]) == 130
+
+
+def test_many_starts_of_workers_take_no_room_from_events(tmp_path, shm):
+    writer = RunWriter(tmp_path, shm=shm)  # not started: nothing leaves the queue
+    for _ in range(5000):
+        writer.worker("main", role="main")
+    writer.event("checkpoint", step=1, path="c")
+    assert page_of(writer)["events_dropped"] == 0
+    writer.page.unlink()
