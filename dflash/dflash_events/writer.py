@@ -5,11 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import platform
-import signal
 import sys
 import threading
 import time
-import traceback
 import uuid
 import weakref
 from pathlib import Path
@@ -18,15 +16,16 @@ from typing import Mapping, Sequence
 from dflash_events import layout as at
 from dflash_events.beats import SHM, BeatPage, remove_dead_pages
 from dflash_events.emitter import Announcer
+from dflash_events.figures import ending_of, steps_of, wait_shares
 from dflash_events.identity import Identity, read_identity
 from dflash_events.manifest import process_facts, write_manifest
+from dflash_events.phases import RunPhase
 from dflash_events.schema import (
     BEATS_NAME,
     EVENTS_NAME,
     LOG_NAME,
     ROLES,
     SCHEMA,
-    WAITS,
 )
 from dflash_events.secrets import mask_config
 from dflash_events.sink import Chores, Sink, set_aside
@@ -35,7 +34,6 @@ from dflash_events.worker import Worker
 
 FLUSH_S = 2.0
 """Longest wait for the disk at the end of a run."""
-STOPPED_CODE = 75
 
 
 class RunWriter(Announcer):
@@ -120,7 +118,7 @@ class RunWriter(Announcer):
         return self.start()
 
     def __exit__(self, kind: object, exception: BaseException | None, trace: object) -> None:
-        self.exit(*_ending_of(exception))
+        self.exit(*ending_of(exception))
         self.close()
 
     def start(self) -> RunWriter:
@@ -212,7 +210,7 @@ class RunWriter(Announcer):
         self, name: str, *, budget_s: float | None = None, detail: str | None = None
     ) -> RunPhase:
         """A context in which the whole run is in a phase; they nest."""
-        return RunPhase(self, name, budget_s, detail)
+        return RunPhase(self.page, self.event, name, budget_s, detail)
 
     # -- what the base class and the writer thread call ------------------------------------
 
@@ -224,7 +222,7 @@ class RunWriter(Announcer):
         self._waits_at = (now, totals)
         window_ns = max(now - before, 1)
         shares = {
-            name: _shares(waited, totals_before.get(name), window_ns)
+            name: wait_shares(waited, totals_before.get(name), window_ns)
             for name, waited in totals.items()
         }
         return {"window_s": window_ns / 1e9, "wait_shares": shares}
@@ -243,7 +241,7 @@ class RunWriter(Announcer):
 
     def _heartbeat(self) -> bytes:
         workers = list(self._workers.values())
-        steps = _steps(workers, ("drafter", "main")) or _steps(workers, ROLES)
+        steps = steps_of(workers, ("drafter", "main")) or steps_of(workers, ROLES)
         states: dict[str, object] = {each.name: each.state for each in workers}
         keys: dict[str, object] = {"step": max(steps, default=None), "workers": states}
         return self.line("heartbeat", None, keys)[0]
@@ -265,64 +263,6 @@ class RunWriter(Announcer):
             worker.detach()
 
 
-class RunPhase:
-    """A phase of the whole run: begin and end are events, the page says it in between."""
-
-    def __init__(
-        self, writer: RunWriter, name: str, budget_s: float | None, detail: str | None
-    ) -> None:
-        self._writer, self._name = writer, name
-        self._budget_s, self._detail = budget_s, detail
-
-    def __enter__(self) -> None:
-        page = self._writer.page
-        self._before = page.words[at.H_PHASE]
-        page.set_phase(page.text(self._name))
-        self._announce("begin")
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.page.set_phase(self._before)
-        self._announce("end")
-
-    def _announce(self, edge: str) -> None:
-        self._writer.event(
-            "phase", name=self._name, edge=edge, budget_s=self._budget_s, detail=self._detail
-        )
-
-
-def _steps(workers: list[Worker], roles: tuple[str, ...]) -> list[int]:
-    """Steps reached by workers of these roles; a loader or target runs ahead of the training."""
-    steps = (each.step for each in workers if each.role in roles)
-    return [step for step in steps if step is not None]
-
-
-def _shares(waited: list[int], before: list[int] | None, window_ns: int) -> dict[str, float]:
-    """Share of the window by reason, those above zero."""
-    earlier = before or [0] * len(waited)
-    shares = {
-        reason: min(max(now - then, 0) / window_ns, 1.0)
-        for reason, now, then in zip(WAITS, waited, earlier)
-    }
-    return {reason: round(share, 4) for reason, share in shares.items() if share > 0}
-
-
-def _ending_of(exception: BaseException | None) -> tuple[int | None, str, str | None]:
-    """Code, reason and message of the exit event, from what left the `with` block."""
-    if exception is None:
-        return 0, "done", None
-    if isinstance(exception, KeyboardInterrupt):
-        return 128 + signal.SIGINT, "stopped", "interrupted from the keyboard"
-    if isinstance(exception, SystemExit):
-        code = exception.code
-        if code is None or code == 0:
-            return 0, "done", None
-        if code == STOPPED_CODE:
-            return STOPPED_CODE, "stopped", "stopped on request"
-        return (code, "failed", None) if isinstance(code, int) else (1, "failed", str(code))
-    last = traceback.format_exception_only(type(exception), exception)[-1]
-    return 1, "failed", last.strip()[:2000]
-
-
 # -- ends that pass by the `with` block ----------------------------------------------------------
 
 _OPEN: weakref.WeakSet[RunWriter] = weakref.WeakSet()
@@ -333,7 +273,7 @@ def _at_exit() -> None:
     uncaught = getattr(sys, "last_value", None)
     for writer in list(_OPEN):
         if uncaught is not None:
-            writer.exit(*_ending_of(uncaught))
+            writer.exit(*ending_of(uncaught))
         else:
             writer.exit(None, "stopped", "the interpreter ended before the run said it was done")
         writer.close()
