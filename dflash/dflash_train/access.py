@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PR_SET_NAME = 15
@@ -37,12 +39,17 @@ def write_stacks(run_dir: Path) -> Path:
     return path
 
 
-def arm_stack_signal(run_dir: Path) -> int:
-    """All stacks into `stacks.txt` of the run directory on SIGUSR1; the number of the signal.
+@contextmanager
+def stack_signal(run_dir: Path) -> Iterator[int]:
+    """While it lasts, SIGUSR1 writes all stacks into `stacks.txt`; gives the signal's number.
 
     Works while the interpreter lock is held, since the handler is plain C.
     """
-    # open as long as the process lives: the handler writes to its descriptor
-    file = (run_dir / STACKS_NAME).open("a", encoding="utf-8")
-    faulthandler.register(STACK_SIGNAL, file=file, all_threads=True, chain=False)
-    return int(STACK_SIGNAL)
+    with (run_dir / STACKS_NAME).open("a", encoding="utf-8") as file:
+        faulthandler.register(STACK_SIGNAL, file=file, all_threads=True, chain=False)
+        try:
+            yield int(STACK_SIGNAL)
+        finally:
+            # the default action of the signal would end the process: a late one is ignored
+            faulthandler.unregister(STACK_SIGNAL)
+            signal.signal(STACK_SIGNAL, signal.SIG_IGN)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -156,7 +157,11 @@ def _rotate(folder: Path, keep: int) -> None:
 
 
 def _write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, object]:
-    save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, file)
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(whole, file)
+    except SafetensorError as error:  # how safetensors reports a full disk
+        raise OSError(str(error)) from error
     _sync_file(file)
     return {"bytes": file.stat().st_size, "sha256": _sha256(file)}
 

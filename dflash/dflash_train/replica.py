@@ -46,7 +46,6 @@ class DrafterReplica:
     ) -> None:
         self.drafter = drafter.to(device)
         self._config, self._device = config, torch.device(device)
-        self.block_size = config.drafter.block_size
         self._embedding_VD, self._head_VD = embedding_VD.to(device), head_VD.to(device)
         self.flat = FlatParameters(self.drafter)
         optim = config.optim

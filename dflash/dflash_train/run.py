@@ -60,10 +60,12 @@ def execute(request: RunRequest) -> RunResult:
     stop.install()
     access.allow_tracing()
     watchdog = Watchdog(run_dir)
-    writer = _writer(request, run_dir, watchdog)
     result = RunResult(code=EXIT_FAILED)
     try:
-        with writer:
+        with (
+            access.stack_signal(run_dir) as number,
+            _writer(request, run_dir, watchdog, number) as writer,
+        ):
             if request.watch:
                 watchdog.start()
             result = _train(request, run_dir, writer, stop, watchdog)
@@ -102,7 +104,7 @@ def prepare_directory(run_dir: Path, *, resume: bool) -> Path:
     return run_dir
 
 
-def _writer(request: RunRequest, run_dir: Path, watchdog: Watchdog) -> RunWriter:
+def _writer(request: RunRequest, run_dir: Path, watchdog: Watchdog, stack_signal: int) -> RunWriter:
     config = request.config
     return RunWriter(
         run_dir,
@@ -113,7 +115,7 @@ def _writer(request: RunRequest, run_dir: Path, watchdog: Watchdog) -> RunWriter
         versions=provenance.versions(),
         sources=source_hashes(provenance.source_files()),
         expected_tokens_per_s=config.report.expected_tokens_per_s,
-        faulthandler_signal=access.arm_stack_signal(run_dir),
+        faulthandler_signal=stack_signal,
         incidents_path=watchdog.incidents if request.watch else None,
     )
 

@@ -169,7 +169,7 @@ def _warm_up_replica(line: Line, replica: DrafterReplica, rank: int) -> None:
     replica.flat.begin_step(0)
     replica.accumulate(item)
     if rank == 0:
-        leaks = leak_test(replica, item)
+        leaks = leak_test(replica.hidden, item, line.config.drafter.block_size)
         if leaks:
             raise DflashError(f"leak test: {leaks[0]}", hint="the drafter sees its own answer")
         logger.info(

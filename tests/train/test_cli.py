@@ -1,0 +1,61 @@
+"""The command line: one clear line for each mistake, and nothing heavy for --help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from dflash_train import cli
+
+USAGE = [
+    (["--preset", "tny", "--run-dir", "x"], "--preset tny: unknown; did you mean tiny?"),
+    (["--run-dir", "x"], "nothing to train; give --preset tiny or --config FILE"),
+    (["--preset", "tiny"], "--run-dir: missing"),
+    (["--preset", "tiny", "--run-dir", "x", "optim.stps=1"], "did you mean steps?"),
+    (["--preset", "tiny", "optim.stps=1", "--run-dir", "x"], "did you mean steps?"),
+    (["--preset", "tiny", "--run-dir", "x", "--launch", "processes"], "use --launch threads"),
+    (["--target", "some/model", "--data", "x", "--run-dir", "x"], "--target: this version trains"),
+    (["--data", "chats.jsonl", "--run-dir", "x"], "--data: this version trains"),
+    (["resum", "--run-dir", "x"], "resum: expected section.key=value or a command; did you mean"),
+    (["resume", "--run-dir", "/nonexistent"], "no checkpoint to resume from"),
+    (["--prest", "tiny"], "unrecognized arguments: --prest"),
+    (["--preset", "tiny", "--run-dir", "/proc/nope"], "--run-dir /proc/nope: "),
+    (["--preset", "tiny", "--run-dir", "x", "--config", "/nonexistent"], "No such file"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), USAGE)
+def test_a_usage_error_is_one_line_and_exit_64(words, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == 64
+    seen = capsys.readouterr()
+    assert said in seen.err
+    assert len(seen.err.splitlines()) == 1
+    assert seen.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_that_is_not_there_is_a_usage_error(capsys, tmp_path):
+    words = ["--preset", "tiny", "--no-watch", "--run-dir", str(tmp_path / "run")]
+    assert cli.main([*words, "--drafter-devices", "cuda:97"]) == 64
+    assert "drafter.devices: no cuda:97 here, expected one of cpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_and_version_load_neither_torch_nor_transformers(flag):
+    code = (
+        "import sys; from dflash_train import cli\n"
+        f"try: cli.main([{flag!r}])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules), 'heavy'"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "dflash-train" in done.stdout
