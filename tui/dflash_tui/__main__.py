@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dflash_watch.errors import UsageError
+
 from dflash_tui.app import run
 from dflash_tui.demo.feed import DemoFeed
 from dflash_tui.demo.scenes import SCENES
@@ -17,7 +19,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ascii", action="store_true", help="draw with plain ASCII")
     options = parser.parse_args(arguments)
     feed = DemoFeed(name=options.scene)
-    return run(feed, demo=True, ascii_only=True if options.ascii else None)
+    try:
+        return run(feed, demo=True, ascii_only=True if options.ascii else None)
+    except UsageError as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return error.exit_code
 
 
 if __name__ == "__main__":

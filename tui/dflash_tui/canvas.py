@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from dflash_tui.cells import Row, row_width, width
+from dflash_tui.cells import Ink, Row, row_width, width
 from dflash_tui.theme import style_of, to_ascii
 
 
@@ -82,7 +82,7 @@ class Canvas(Widget):
     def render_line(self, y: int) -> Strip:
         """One row as a strip."""
         if y >= len(self._rows):
-            return Strip.blank(self.size.width)
+            return Strip.blank(self.size.width, style_of(self._palette, Ink.TEXT))
         spell = to_ascii if self._ascii_only else str
         row = self._rows[y]
         segments = [Segment(spell(span.text), style_of(self._palette, span.ink)) for span in row]

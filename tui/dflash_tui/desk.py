@@ -50,7 +50,7 @@ class Desk:
         before = self._seen
         if before is not None and before.snapshot is snapshot:
             return
-        if before is None or _identity(before.snapshot) != _identity(snapshot):
+        if before is not None and _identity(before.snapshot) != _identity(snapshot):
             self._points, self._lines = (), ()
             self.choices = state.follow(self.choices)
         self._seen = see(before, snapshot, self.clock.wall_s(), self.clock.monotonic_s())

@@ -15,6 +15,8 @@ PLOT_ROWS: Final = 13
 LOWER_ROWS: Final = 11
 """Findings and log of the wide screen, frame included; they grow to `LOWER_MOST`, then the plot."""
 LOWER_MOST: Final = 20
+USUAL_PIPE_ROWS: Final = 10
+"""Eight cards, the queue and the rule: more cards than that give way to findings and log."""
 
 
 class Box(NamedTuple):
@@ -108,6 +110,7 @@ def _two_columns(width: int, room: int, top: int, wanted: int, *, framed: bool) 
 def _rules(width: int, room: int, top: int, wanted: int) -> list[Box]:
     """One below the other under rules, for narrow or low screens."""
     pipe, plot, found, lines = wanted + 1, 2, 3, 5
+    pipe = min(pipe, max(room - plot - found - lines, USUAL_PIPE_ROWS))
     spare = room - pipe - plot - found - lines
     if spare < 0:
         for least_lines, least_found in ((4, 3), (3, 3), (3, 2), (2, 2), (0, 2), (0, 0)):

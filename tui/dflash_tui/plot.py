@@ -56,7 +56,8 @@ def spark(values: Sequence[float | None], cells: int, top: float | None = None) 
 def _level(value: float, limit: float) -> int:
     if limit <= 0:
         return 0
-    return min(int(max(value, 0.0) / limit * (len(SPARKS) - 1) + 0.5), len(SPARKS) - 1)
+    share = min(max(value, 0.0), limit) / limit
+    return int(share * (len(SPARKS) - 1) + 0.5)
 
 
 def _buckets(values: Sequence[float | None], cells: int) -> list[float | None]:

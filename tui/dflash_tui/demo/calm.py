@@ -217,4 +217,5 @@ def sixteen(at: Moment) -> Snapshot:
     """Sixteen cards, one of them odd: more rows than a screen has."""
     cards = list(parts.gpus(at.now, targets=10, drafters=6))
     cards[12] = msgspec.structs.replace(cards[12], power_watts=141.0, marks=("power_watts",))
-    return healthy_snapshot(at, healthy_board(at, gpus=tuple(cards)))
+    why = evidence((Source.GPU, "16/16 GPUs report"), (Source.EVENTS, "steps go on"))
+    return healthy_snapshot(at, healthy_board(at, gpus=tuple(cards)), evidence=why)

@@ -131,18 +131,18 @@ def _history(board: Board, choices: Choices) -> str:
 
 
 def _summary(board: Board, choices: Choices, cells: int, height: int) -> list[Row]:
-    """A line a group, then the cards that are not like the others, as far as they fit."""
+    """A line a group, then cards as far as they fit: those unlike the others first."""
     share, rows = _history_share(board, choices), []
     groups = [group for group in ordered(board.gpus) if group]
     for group in groups:
         rows.append(gpurow.gpu_row(gpurow.mean_of(group), cells, share, count=len(group)))
         if group is groups[0] and board.queue is not None:
             rows.append(queue_row(board.queue, cells))
-    odd = [gpu for group in groups for gpu in group if gpu.state != "ok" or gpu.marks]
-    room = height - len(rows) - 1
-    rows += [gpurow.gpu_row(gpu, cells, share) for gpu in odd[: max(room, 0)]]
-    hidden = len(board.gpus) - min(len(odd), max(room, 0))
-    note = f"{hidden} more of {len(board.gpus)} GPUs: z on this panel shows them"
+    cards = [gpu for group in groups for gpu in group]
+    cards.sort(key=lambda gpu: gpu.state == "ok" and not gpu.marks)
+    shown = cards[: max(height - len(rows) - 1, 0)]
+    rows += [gpurow.gpu_row(gpu, cells, share) for gpu in shown]
+    note = f"{len(cards) - len(shown)} more of {len(cards)} GPUs: z on this panel shows them"
     return [*rows[: max(height - 1, 0)], (Span(f"  {note}", Ink.DIM),)]
 
 

@@ -36,8 +36,8 @@ def now_t(view: View) -> float:
     if snapshot is None:
         return view.wall_s
     if snapshot.data_t is None or view.data_age_s is None:
-        return snapshot.t + view.elapsed_s
-    return snapshot.data_t + view.data_age_s
+        return finite(snapshot.t + view.elapsed_s) or view.wall_s
+    return finite(snapshot.data_t + view.data_age_s) or view.wall_s
 
 
 def throughput(
@@ -61,9 +61,10 @@ def _axes(view: View, choices: Choices, points: Sequence[Sample]) -> Axes:
     baseline = finite(view.snapshot.board.baseline_tokens_per_s) if view.snapshot else None
     top = nice_top(max([*highs, baseline or 0.0], default=0.0) * 1.05)
     bottom = 0.0
-    if choices.auto_scale and lows:
-        margin = max(max(highs) - min(lows), max(highs) * 0.01, 1e-9) * 0.1
-        bottom, top = min(lows) - margin, max(highs) + margin
+    both = lows + highs
+    if choices.auto_scale and both:
+        margin = max(max(both) - min(both), abs(max(both)) * 0.01, 1e-9) * 0.1
+        bottom, top = min(both) - margin, max(both) + margin
     return Axes(begin, end, bottom, top)
 
 

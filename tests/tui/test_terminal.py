@@ -1,0 +1,242 @@
+"""The dashboard in real terminals: tmux for what is seen, a pty for signals and stalled readers."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "dflash_tui", "--scene", "stalled"]
+ALTERNATE_OFF = b"\x1b[?1049l"
+CURSOR_ON = b"\x1b[?25h"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "TMUX"}}
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("dflash", "watchdog", "tui"))
+    return {**kept, "PYTHONPATH": path, "TERM": "xterm-256color", **more}
+
+
+def wait_until(holds, timeout_s: float = 30.0):
+    deadline = time.monotonic() + timeout_s
+    while not (answer := holds()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+    return answer
+
+
+class Tmux:
+    """A tmux server of its own with one window."""
+
+    def __init__(self, socket: Path, size: tuple[int, int], command: str, **env: str) -> None:
+        self._base = ["tmux", "-S", str(socket), "-f", "/dev/null"]
+        place = ["-x", str(size[0]), "-y", str(size[1])]
+        start = ["new-session", "-d", "-s", "s", *place, command]
+        subprocess.run([*self._base, *start], check=True, env=environment(**env), timeout=30)
+
+    def tell(self, *words: str) -> str:
+        done = subprocess.run(
+            [*self._base, *words], capture_output=True, text=True, check=True, timeout=30
+        )
+        return done.stdout
+
+    def seen(self) -> str:
+        return self.tell("capture-pane", "-t", "s", "-p")
+
+    def shows(self, text: str) -> str:
+        return wait_until(lambda: text in (now := self.seen()) and now)
+
+    def close(self) -> None:
+        subprocess.run([*self._base, "kill-server"], check=False, capture_output=True, timeout=30)
+
+
+@pytest.fixture
+def tmux(tmp_path):
+    opened = []
+
+    def start(size=(120, 40), after="echo code=$?; sleep 60", options="", **env: str) -> Tmux:
+        line = " ".join(COMMAND) + f" {options}; {after}"
+        opened.append(Tmux(tmp_path / "s", size, line, **env))
+        return opened[-1]
+
+    yield start
+    for server in opened:
+        server.close()
+
+
+def test_it_starts_shows_the_verdict_and_quits_with_zero(tmux) -> None:
+    terminal = tmux()
+    screen = terminal.shows("STALLED")
+    assert "pipeline-deadlock" in screen.splitlines()[1]
+    assert "q quit" in screen.splitlines()[39]
+    terminal.tell("send-keys", "-t", "s", "q")
+    after = terminal.shows("code=0")
+    assert "STALLED" not in after
+
+
+def test_it_follows_a_resize(tmux) -> None:
+    terminal = tmux()
+    terminal.shows("STALLED")
+    terminal.tell("resize-window", "-t", "s", "-x", "80", "-y", "24")
+    screen = terminal.shows("\n─Log")
+    assert all(len(line) <= 80 for line in screen.splitlines())
+    terminal.tell("resize-window", "-t", "s", "-x", "50", "-y", "12")
+    terminal.shows("needs 60x16, has 50x12")
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
+def test_a_signal_ends_it_and_leaves_the_terminal_usable(tmux, name: str) -> None:
+    terminal = tmux()
+    terminal.shows("STALLED")
+    shell = terminal.tell("list-panes", "-t", "s", "-F", "#{pane_pid}").strip()
+    child = subprocess.check_output(["pgrep", "-P", shell], text=True).split()[0]
+    os.kill(int(child), getattr(signal, f"SIG{name}"))
+    after = terminal.shows(f"code={128 + getattr(signal, f'SIG{name}')}")
+    assert "STALLED" not in after
+    assert (
+        terminal.tell("display", "-p", "-t", "s", "#{alternate_on}#{cursor_flag}").strip() == "01"
+    )
+    assert terminal.tell("display", "-p", "-t", "s", "#{mouse_any_flag}").strip() == "0"
+
+
+def test_without_utf8_it_draws_plain_ascii(tmux) -> None:
+    terminal = tmux(
+        options="", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii"
+    )
+    screen = terminal.shows("STALLED")
+    assert screen.isascii()
+    assert "# STALLED" in screen
+
+
+def test_no_color_sends_no_colour(tmux) -> None:
+    terminal = tmux(NO_COLOR="1")
+    terminal.shows("STALLED")
+    painted = terminal.tell("capture-pane", "-t", "s", "-p", "-e")
+    codes = {code for run in re.findall(r"\x1b\[([\d;]*)m", painted) for code in run.split(";")}
+    assert not codes & {"38", "48", *map(str, range(31, 38)), *map(str, range(41, 48))}
+    assert "7" in codes
+
+
+@pytest.mark.parametrize(("colorterm", "wanted"), [("truecolor", "48;2;230;159;0"), ("", "48;5;")])
+def test_colours_follow_what_the_terminal_says(tmux, colorterm: str, wanted: str) -> None:
+    terminal = tmux(COLORTERM=colorterm, TERM="xterm-256color")
+    if colorterm:
+        terminal.tell("set", "-g", "default-terminal", "tmux-256color")
+    terminal.shows("STALLED")
+    painted = terminal.tell("capture-pane", "-t", "s", "-p", "-e")
+    assert wanted in painted
+
+
+class Pty:
+    """The dashboard on a pseudo-terminal that this test reads, or does not."""
+
+    def __init__(self, *, ignores_hangup: bool = False) -> None:
+        self.master, side = pty.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        self.before = termios.tcgetattr(side)
+        self.side = side
+
+        def begin() -> None:
+            if ignores_hangup:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            COMMAND,
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            env=environment(),
+            preexec_fn=begin,  # noqa: PLW1509 - no thread runs here; a terminal must be taken over
+        )
+
+    def read_until(self, text: bytes, timeout_s: float = 30.0) -> bytes:
+        got, deadline = b"", time.monotonic() + timeout_s
+        while text not in got:
+            assert time.monotonic() < deadline, got[-300:]
+            if select.select([self.master], [], [], 0.2)[0]:
+                got += os.read(self.master, 65536)
+        return got
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(timeout=30)
+        for fd in (self.master, self.side):
+            if fd >= 0:
+                os.close(fd)
+
+
+@pytest.fixture
+def on_pty():
+    opened = []
+
+    def start(**more) -> Pty:
+        opened.append(Pty(**more))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_terminal_gets_back_its_mode_its_screen_and_its_cursor(on_pty, number) -> None:
+    terminal = on_pty()
+    terminal.read_until(b"STALLED")
+    assert termios.tcgetattr(terminal.side)[3] != terminal.before[3]
+    terminal.process.send_signal(number)
+    rest = terminal.read_until(ALTERNATE_OFF)
+    assert terminal.process.wait(timeout=30) == 128 + number
+    while select.select([terminal.master], [], [], 0.2)[0]:
+        rest += os.read(terminal.master, 65536)
+    assert CURSOR_ON in rest
+    assert termios.tcgetattr(terminal.side)[3] == terminal.before[3]
+
+
+def test_a_terminal_that_stops_reading_does_not_keep_it_from_ending(on_pty) -> None:
+    terminal = on_pty()
+    terminal.read_until(b"STALLED")
+    fcntl.ioctl(terminal.side, termios.TIOCSWINSZ, struct.pack("HHHH", 400, 500, 0, 0))
+    for _ in range(40):  # nobody reads: repaints of a huge screen fill every buffer on the way
+        terminal.process.send_signal(signal.SIGWINCH)
+        os.write(terminal.master, b"tHtH")
+        time.sleep(0.02)
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert termios.tcgetattr(terminal.side)[3] == terminal.before[3]
+
+
+@pytest.mark.parametrize("ignores_hangup", [False, True])
+def test_a_terminal_that_is_gone_ends_it(on_pty, ignores_hangup: bool) -> None:
+    terminal = on_pty(ignores_hangup=ignores_hangup)
+    terminal.read_until(b"STALLED")
+    os.close(terminal.side)
+    os.close(terminal.master)
+    terminal.side = terminal.master = -1
+    assert terminal.process.wait(timeout=30) == 128 + signal.SIGHUP
+
+
+def test_without_a_terminal_it_says_so() -> None:
+    done = subprocess.run(
+        COMMAND, capture_output=True, text=True, env=environment(), timeout=60, check=False
+    )
+    assert done.returncode == 64
+    assert done.stderr == "dflash_tui: the dashboard needs a terminal; use --plain or --json here\n"
