@@ -25,6 +25,7 @@ from dflash_watch.model import Incident, Record, Snapshot, StackRequest, Verdict
 logger = logging.getLogger(__name__)
 ANSWER_LIMIT_S = 30.0
 KILL_LIMIT_S = 2.0
+NOT_TAKEN = "not taken: --dry-run"
 HOOK_VERDICTS = (Verdict.STALLED, Verdict.CRASHED)
 
 
@@ -114,7 +115,8 @@ class Actions:
 
     def arrived(self, sample: StackSample) -> None:
         """A sample came: the same one may be asked for again."""
-        if self._asked_s.pop((sample.pid, sample.label), None) is not None:
+        asked = self._asked_s.pop((sample.pid, sample.label), None) is not None
+        if asked and sample.error != NOT_TAKEN:
             self._journal.write(
                 "stacks", sample.error or "taken", pid=sample.pid, label=sample.label
             )
@@ -122,9 +124,8 @@ class Actions:
     def refusals(self, t: float) -> tuple[StackSample, ...]:
         """Samples that were not taken because of `--dry-run`, as the engine should see them."""
         refused, self._refused = self._refused, []
-        error = "not taken: --dry-run"
         return tuple(
-            StackSample(t=t, pid=want.pid, label=want.label, tool="kernel", error=error)
+            StackSample(t=t, pid=want.pid, label=want.label, tool="none", error=NOT_TAKEN)
             for want in refused
         )
 

@@ -96,8 +96,18 @@ def show_demo() -> int:
 
 
 def show_dashboard(words: Sequence[str]) -> int:
-    """The dashboard on an engine process that was started with these words."""
-    raise NotImplementedError
+    """The dashboard on an engine process that was started with these words; the engine's code."""
+    from dflash_watch.publish import EngineProcess  # noqa: PLC0415 - `--version` needs none
+
+    with EngineProcess(words, os.environ) as engine:  # connects while textual loads
+        from dflash_tui.app import SocketFeed, run  # noqa: PLC0415 - takes 180 ms
+
+        with engine.ending_this_process():
+            code = int(run(SocketFeed(engine.link)))
+    if not engine.ended_first:
+        return code
+    sys.stderr.write(engine.complaint)
+    return engine.code
 
 
 if __name__ == "__main__":

@@ -97,9 +97,11 @@ class Live:
         self._heard_s = clock.monotonic_s()
         self.snapshot: Snapshot | None = None
         self.link: LinkChange | None = None
+        self.frame: Frame | None = None
         self.frames = 0
         self._orders: deque[dict[str, Any]] = deque(maxlen=16)
         self.gone_s: float | None = None
+        self._dead_t: float | None = None
 
     def attach(self, sink: Sink) -> None:
         """Hand each snapshot to this one too; it must not block."""
@@ -122,8 +124,9 @@ class Live:
     def advance(self, record: Record) -> Snapshot:
         """Take one record all the way to the sinks."""
         if isinstance(record, Frame):
+            self.frame = record
             self.frames += 1
-            self.gone_s = record.run.gone_s if record.run.state == "gone" else None
+            self._note_end(record)
             self._received_t = self._clock.wall_s()
         elif isinstance(record, LinkChange):
             self.link = record
@@ -139,6 +142,17 @@ class Live:
         for sink in self._sinks:
             sink(snapshot)
         return snapshot
+
+    def _note_end(self, frame: Frame) -> None:
+        """Since when nothing of the run runs: gone, or only zombies that nobody collects."""
+        processes = frame.processes or ()
+        if frame.run.state == "gone":
+            self.gone_s = frame.run.gone_s or 0.0
+        elif processes and all(one.state in ("Z", "X") for one in processes):
+            self._dead_t = frame.t if self._dead_t is None else self._dead_t
+            self.gone_s = frame.t - self._dead_t
+        else:
+            self._dead_t = self.gone_s = None
 
     def _due(self, record: Record | None) -> list[Record]:
         """The record, the answers to refused requests, or a tick when nothing came for a second."""

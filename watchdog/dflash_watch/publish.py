@@ -6,14 +6,16 @@ dashboard that reads slowly misses snapshots and holds up nothing; when it is go
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -22,6 +24,8 @@ from dflash_watch.model import Snapshot
 from dflash_watch.outlet import Outlet
 
 MAX_COMMAND_BYTES = 65536
+MAX_COMPLAINT_BYTES = 8192
+ENGINE_END_S, REPEAT_S = 1.5, 0.3
 ENGINE = (sys.executable, "-P", "-m", "dflash_watch.cli")
 _ENCODER = msgspec.json.Encoder()
 
@@ -92,37 +96,71 @@ def adopt(descriptor: int) -> socket.socket:
     return socket.socket(fileno=descriptor)
 
 
-def start_engine(
-    argv: Sequence[str], log: Path, environment: Mapping[str, str]
-) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """An engine process with the same command line, and our end of its socket.
+class EngineProcess:
+    """An engine process with the same command line, and our end of its socket (`link`).
 
     It has no terminal: nothing it prints can scribble over the dashboard, a question for a
     passphrase cannot steal its keys, and the terminal's signals reach only the dashboard.
 
     Args:
-        argv: command line without the program.
-        log: file that takes its standard error.
+        words: command line without the program.
         environment: of the process.
     """
-    ours, theirs = socket.socketpair()
-    with theirs, log.open("wb") as errors:
-        process = subprocess.Popen(
-            [*ENGINE, *argv, f"--publish-fd={theirs.fileno()}"],
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-            env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-    return process, ours
 
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.link, theirs = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed on leaving
+        self.code = 0
+        self.ended_first = False
+        """It ended by itself, not because we hung up."""
+        self.complaint = ""
+        path = os.pathsep.join(filter(None, sys.path))
+        with theirs:
+            self._process = subprocess.Popen(
+                [*ENGINE, *words, f"--publish-fd={theirs.fileno()}"],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                start_new_session=True,
+                env={**environment, "PYTHONPATH": path},
+            )
 
-def end_engine(process: subprocess.Popen[bytes], timeout_s: float) -> int:
-    """Its exit code; asked to end if it has not, killed if it does not."""
-    try:
-        return process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Hang up, wait a second, kill; read what it complained about."""
+        with self.link, contextlib.suppress(OSError):
+            self.link.shutdown(socket.SHUT_RDWR)  # also where a reader still holds the socket
+        try:
+            self.code = self._process.wait(ENGINE_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self.code = self._process.wait()
+        with self._errors:
+            self._errors.seek(0)
+            told = self._errors.read()[-MAX_COMPLAINT_BYTES:]
+        self.complaint = told.decode("utf-8", "replace")
+
+    @contextlib.contextmanager
+    def ending_this_process(self) -> Iterator[None]:
+        """Inside, SIGTERM is sent to this process when the engine ends by itself.
+
+        Repeated, since the first may come before the dashboard listens.
+        """
+        leaving = threading.Event()
+
+        def tell() -> None:
+            self._process.wait()
+            self.ended_first = not leaving.is_set()
+            while not leaving.wait(REPEAT_S):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        before = signal.signal(signal.SIGTERM, lambda *_: None)
+        threading.Thread(target=tell, name="engine-end", daemon=True).start()
+        try:
+            yield
+        finally:
+            leaving.set()
+            signal.signal(signal.SIGTERM, before)

@@ -105,7 +105,7 @@ class Shelf:
         try:
             path = self._write_folder(snapshot, unpack(packed))
             if path is not None:
-                logger.warning("incident kept: %s", path)
+                logger.info("incident kept: %s", path)
         except (OSError, WatchError) as error:
             logger.warning("incident %s not kept: %s", key, error)
         with self._lock:

@@ -1,0 +1,48 @@
+"""The engine beside the dashboard, as a real process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+LONG_S = 20.0
+# A process that opens an engine with a wrong command line and waits as a dashboard would.
+DASHBOARD = """
+import os, signal, sys, threading
+from dflash_watch.publish import EngineProcess
+ended = threading.Event()
+with EngineProcess(sys.argv[1:], os.environ) as engine:
+    with engine.ending_this_process():
+        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        print("told" if ended.wait(20) else "not told")
+print(engine.code)
+sys.stderr.write(engine.complaint)
+"""
+
+
+@pytest.fixture
+def environment():
+    folders = [str(ROOT / name) for name in ("dflash", "watchdog", "tui")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+
+
+def test_an_engine_that_refuses_its_words_ends_the_dashboard_and_is_heard(environment):
+    shown = subprocess.run(
+        [sys.executable, "-c", DASHBOARD, "--zzz"], env=environment, text=True,
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert shown.stdout.split("\n")[:2] == ["told", "64"]
+    assert shown.stderr.startswith("dflash-watch: unknown option --zzz")
+
+
+def test_a_module_in_the_current_folder_cannot_stand_in_for_one_of_ours(environment, tmp_path):
+    (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')")
+    shown = subprocess.run(
+        [sys.executable, "-P", "-c", DASHBOARD, "--zzz"], env=environment, text=True,
+        cwd=tmp_path, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "wrong queue" not in shown.stderr
+    assert "unknown option --zzz" in shown.stderr

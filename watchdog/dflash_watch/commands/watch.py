@@ -1,0 +1,78 @@
+"""`dflash-watch`: watch a run until told to stop; dashboard on a terminal, lines otherwise."""
+
+from __future__ import annotations
+
+import threading
+from argparse import Namespace
+from collections.abc import Callable
+
+from dflash_watch.actions import Hook
+from dflash_watch.commands.context import Context, stop_on_signals
+from dflash_watch.commands.looking import Look, open_look
+from dflash_watch.commands.notices import speak
+from dflash_watch.commands.refusals import refuse_wrong_pid
+from dflash_watch.commands.request import build_request
+from dflash_watch.commands.sinks import attach_sink, wants_dashboard
+from dflash_watch.commands.values import parse_command, parse_number
+from dflash_watch.errors import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, LinkError
+from dflash_watch.live import Live, is_over
+from dflash_watch.model import Verdict
+from dflash_watch.place import TargetChoice
+
+END_CODES = {Verdict.FINISHED: EXIT_OK, Verdict.CRASHED: EXIT_CRITICAL}
+
+
+def run(given: Namespace, context: Context) -> int:
+    """Watch; 0 when asked to stop, else as the run ended (`--until-end`).
+
+    Raises:
+        LinkError: the way to the run cannot work, as far as one can know.
+    """
+    request, hook = build_request(given), build_hook(given)
+    if wants_dashboard(given, context):
+        return context.show(context.words)
+    notices, stop = speak(), stop_on_signals()
+    try:
+        with open_look(request, given, context, hook) as look:
+            return watch(look, given, stop, context)
+    finally:
+        notices.finish(0.2)
+
+
+def watch(look: Look, given: Namespace, stop: threading.Event, context: Context) -> int:
+    """Run the loop with the sink that was asked for; the exit code."""
+    live = look.live
+    close_sink = attach_sink(live, given, stop, context, lossless=False)
+    try:
+        live.run(stop, ending(look.target, until_end=given.until_end))
+    finally:
+        close_sink(0.3)
+    if is_refused(live) and live.link is not None:
+        raise LinkError(live.link.reason or "the way to the run cannot work")
+    if stop.is_set() or live.snapshot is None:
+        return EXIT_OK
+    return END_CODES.get(live.snapshot.verdict, EXIT_UNKNOWN)
+
+
+def ending(target: TargetChoice, *, until_end: bool) -> Callable[[Live], bool]:
+    """When the loop ends by itself: nothing to be had, or the run is over."""
+
+    def ends(live: Live) -> bool:
+        if live.frames == 1:
+            refuse_wrong_pid(target, live.frame)
+        return is_refused(live) or (until_end and is_over(live))
+
+    return ends
+
+
+def is_refused(live: Live) -> bool:
+    """Never connected, and no further attempt will be made."""
+    return live.link is not None and live.link.state == "closed" and live.frames == 0
+
+
+def build_hook(given: Namespace) -> Hook | None:
+    """The command of `--on-stall`."""
+    limit_s = parse_number("--on-stall-limit-s", given.on_stall_limit_s, 1, 3600)
+    if given.on_stall is None:
+        return None
+    return Hook(argv=parse_command("--on-stall", given.on_stall), limit_s=limit_s)
