@@ -101,13 +101,16 @@ def test_a_deadlock_is_visible_and_a_stop_request_says_where_it_stands(command, 
     def is_deadlocked():
         workers = beats_of(command)
         pair = [workers.get("drafter-0", {}), workers.get("drafter-1", {})]
-        return [w.get("wait") for w in pair] == ["lock", "lock"]
+        return [w.get("wait_object") for w in pair] == [
+            "weights-of-drafter-1",
+            "weights-of-drafter-0",
+        ]
 
     wait_for(is_deadlocked, process)
     workers = beats_of(command)
     assert workers["drafter-0"]["waits_for"] == "drafter-1"
     assert workers["drafter-1"]["waits_for"] == "drafter-0"
-    assert workers["drafter-1"]["wait_object"] == "weights-of-drafter-0"
+    assert workers["drafter-1"]["wait"] == "lock"
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 1
