@@ -209,6 +209,32 @@ def test_a_pipe_to_tee_is_followed_to_the_file_that_tee_writes(tmp_path):
         tee.wait(10)
 
 
+LAUNCHER = """
+import subprocess, sys
+worker = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
+print(worker.pid, flush=True)
+for line in worker.stdout:
+    sys.stdout.buffer.write(b"[rank0]: " + line)
+    sys.stdout.flush()
+"""
+
+
+def test_what_a_launcher_collects_from_its_workers_is_read_from_its_own_output(program, tmp_path):
+    worker = "import time; print('step=1', flush=True); time.sleep(60)"
+    log = tmp_path / "all.log"
+    with log.open("wb") as file:
+        run = program(LAUNCHER, worker, name="torchrun", stdout=file)
+    wait_for(lambda: "step=1" in log.read_text())
+    pid = int(log.read_text().split()[0])
+    try:
+        source = SourceFinder("/proc").read([pid], 0.0)[0]
+        assert source.path == str(log)
+        assert source.via.startswith("pipe -> ")
+        assert source.via.endswith(f"({run.pid})")
+    finally:
+        os.kill(pid, 9)
+
+
 def test_two_descriptors_on_one_file_are_one_log(tmp_path):
     with (tmp_path / "both.log").open("wb") as log:
         text = "import sys, time; print('x', flush=True); time.sleep(60)"

@@ -152,7 +152,7 @@ class Child:
     @property
     def is_fresh(self) -> bool:
         """The next request goes to a child that has not answered yet."""
-        return not self._answered_once
+        return self._process is None or not self._answered_once
 
     def ask(self, request: Dict[str, Any], now_s: float) -> bool:
         """Send a request unless one is unanswered; starts the child when there is none.

@@ -10,8 +10,15 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from dflash_watch.agent import proc
+from dflash_watch.agent.suspects import LAUNCHER
 from dflash_watch.agent.table import is_ours
-from dflash_watch.agent.writers import Descriptor, descriptors, read_descriptor, readers_of
+from dflash_watch.agent.writers import (
+    Descriptor,
+    descriptors,
+    launcher_reading,
+    read_descriptor,
+    readers_of,
+)
 
 LOG_NAME = re.compile(
     r"(?:\.(?:log|out|err|stdout|stderr)(?:[.\-]\d+)?$)|(?:^nohup\.out)|(?:\blogs?/[^/]+\.txt$)"
@@ -158,7 +165,19 @@ class SourceFinder:
                 if each.link.startswith("/") and not each.link.startswith("/dev/null")
             ]
             behind += [(each, via) for each in sorted(real or files, key=lambda each: each.fd == 1)]
-        return behind
+        return behind or self._behind_launcher(pipe)
+
+    def _behind_launcher(self, pipe: Descriptor) -> List[Tuple[Descriptor, str]]:
+        """What a launcher that collects its workers' output writes: its own output and logs."""
+        pid = launcher_reading(self._root, pipe.link, pipe.pid)
+        argv = proc.read_argv(self._root, pid) if pid is not None else []
+        if pid is None or not LAUNCHER.search(" ".join(argv[:6])):
+            return []
+        stat = proc.read_stat(self._root, pid)
+        via = f"pipe -> {stat.comm if stat else '?'}({pid})"
+        wanted = [1, *self._log_like(pid)]
+        found = [read_descriptor(self._root, pid, fd) for fd in wanted]
+        return [(each, via) for each in found if each is not None and each.writes]
 
 
 def _ranked(sources: List[Source]) -> List[Source]:

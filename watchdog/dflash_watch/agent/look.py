@@ -19,7 +19,9 @@ from dflash_watch.agent.run import RunView
 from dflash_watch.agent.tools import directories_of
 
 MANY_THREADS_EVERY_S = 5.0
-SWITCHES_EVERY_S = 5.0
+MANY_SWITCHES_EVERY_S = 5.0
+FEW_THREADS = 128
+"""Up to so many threads the dearest file of each is read in every frame too."""
 COLLECT_WAIT_S = 0.05
 MAX_PROCESSES = 256
 ROOM_WANTED = (("/dev/shm", "shm"), ("/tmp", "tmp"))  # noqa: S108 - their free room, nothing in them
@@ -48,7 +50,7 @@ class Look:
         self._gpus = gpus
         self._seq = 0
         self._threads_read_s = self._switches_read_s = self._pss_read_s = float("-inf")
-        self._many_threads = False
+        self._num_threads = 0
         self._ticks = 0
         self._pss_bytes: Optional[int] = None
         self._unbuffered: Dict[int, Optional[bool]] = {}
@@ -137,15 +139,17 @@ class Look:
     ) -> Optional[Dict[str, Any]]:
         """Every thread, each frame; of more than HELD_THREADS at a slower pace of their own."""
         if not pids or (
-            self._many_threads and now_s - self._threads_read_s < MANY_THREADS_EVERY_S - 0.1
+            self._num_threads > HELD_THREADS
+            and now_s - self._threads_read_s < MANY_THREADS_EVERY_S - 0.1
         ):
             return None
         self._threads_read_s = now_s
-        with_switches = now_s - self._switches_read_s >= SWITCHES_EVERY_S - 0.1
+        due_s = MANY_SWITCHES_EVERY_S if self._num_threads > FEW_THREADS else 0.0
+        with_switches = now_s - self._switches_read_s >= due_s - 0.1
         if with_switches:
             self._switches_read_s = now_s
         threads, note = self._threads.read(pids, with_switches=with_switches)
-        self._many_threads = sum(len(rows) for rows in threads.values()) > HELD_THREADS
+        self._num_threads = sum(len(rows) for rows in threads.values())
         if note:
             gaps.append({"source": "threads", "reason": note})
         return threads

@@ -48,7 +48,8 @@ def mask_words(argv: List[str]) -> List[str]:
 
 def _mask_word(word: str) -> str:
     assigned = _ASSIGNED.match(word)
-    if assigned and "://" not in assigned.group(1) and not _HARMLESS.search(assigned.group(1)):
+    plain = not re.search(r"\s", word) and "://" not in (assigned.group(1) if assigned else "")
+    if assigned and plain and not _HARMLESS.search(assigned.group(1)):
         return assigned.group(1) + MASK
     word = _URL.sub(r"\1" + MASK + "@", word)
     if " " in word or "\n" in word or "&" in word:

@@ -128,6 +128,18 @@ def _best_feeder(root: str, feeders: List[int]) -> int:
     return feeders[0]
 
 
+def launcher_reading(root: str, pipe_link: str, pid: int) -> Optional[int]:
+    """The parent (or its parent) that reads this pipe on any descriptor, as launchers do."""
+    for _hop in range(3):
+        stat = proc.read_stat(root, pid)
+        if stat is None or stat.ppid <= 1:
+            return None
+        pid = stat.ppid
+        if any(each.link == pipe_link and each.reads for each in descriptors(root, pid)):
+            return pid
+    return None
+
+
 def readers_of(root: str, pipe_link: str, but: int) -> List[int]:
     """Processes that read this pipe on descriptor 0 (tee and loggers do)."""
     return [

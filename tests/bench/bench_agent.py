@@ -1,0 +1,135 @@
+"""What the agent costs: 100 threads, eight fake GPUs, one look a second.
+
+    python tests/bench/bench_agent.py [--seconds 60] [--json FILE]
+
+Prints percent of a core (agent and children), memory (PSS of both) and bytes on the wire, each
+beside its target. Start-up and the first 64 KiB of the log are told apart from the steady state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [
+    str(Path(__file__).parents[1]),
+    *(str(Path(__file__).parents[2] / name) for name in ("watchdog", "dflash", "tui")),
+]
+
+from fake_nvml import FakeNvml  # noqa: E402 - runs without an install
+from watch.agent.driving import AgentProcess  # noqa: E402
+
+TARGETS = {"core_percent": 1.5, "pss_mb": 40.0, "wire_bytes_per_s": 4096.0}
+WATCHED = """
+import sys, threading, time
+def work():
+    while True:
+        time.sleep(0.5)
+for _ in range(99):
+    threading.Thread(target=work, daemon=True).start()
+step = 0
+while True:
+    step += 1
+    print(f"step={step} loss={1 / step:.4f} tok/s={14200 + step % 97}", flush=True)
+    time.sleep(0.2)
+"""
+
+
+def ticks_of(pid: int) -> int:
+    """User plus system time of a process and of its children that were waited for, in ticks."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:15])
+
+
+def pss_bytes(pid: int) -> int:
+    """Proportional set size."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return (
+        next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) * 1024
+    )
+
+
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(int(child) for child in children)]
+
+
+def busy_gpus(nvml: FakeNvml, pid: int) -> None:
+    """Five targets and three drafters at work."""
+    for index in range(8):
+        nvml.gpu(index, util=97 - index, power_mw=600_000 + 7000 * index, sm=80 + index, tensor=70)
+        nvml.gpu(index, used=(70 + index) << 30, temp_c=60 + index, sm_mhz=1980, reasons=0, dram=20)
+        nvml.process(index, pid, (69 + index) << 30)
+
+
+def measure(seconds: float, python: str | None) -> dict[str, Any]:
+    """One run of the agent over a steady stretch of time."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (folder / "train.log").open("wb") as log:
+            watched = subprocess.Popen([sys.executable, "-c", WATCHED], stdout=log)
+        nvml = FakeNvml.build(folder / "nvml")
+        busy_gpus(nvml, watched.pid)
+        agent = AgentProcess(
+            {"pid": watched.pid}, every_s=1.0, gpu_library=str(nvml.library), python=python
+        )
+        try:
+            return _steady(agent, seconds)
+        finally:
+            agent.kill()
+            watched.kill()
+            watched.wait()
+
+
+def _steady(agent: AgentProcess, seconds: float) -> dict[str, Any]:
+    for _ in range(6):
+        frame = agent.frame()
+    pids = family(agent.process.pid)
+    ticks, wire, begun = sum(map(ticks_of, pids)), agent.wire_bytes, time.monotonic()
+    frames = 0
+    looks = []
+    while time.monotonic() - begun < seconds:
+        frame = agent.frame()
+        frames += 1
+        looks.append(frame["cost"]["frame_s"])
+    wall = time.monotonic() - begun
+    per_s = os.sysconf("SC_CLK_TCK")
+    return {
+        "seconds": round(wall, 1),
+        "frames": frames,
+        "threads": sum(len(rows) for rows in frame["threads"].values()),
+        "gpus": len(frame["gpus"]),
+        "core_percent": round(100 * (sum(map(ticks_of, pids)) - ticks) / per_s / wall, 2),
+        "pss_mb": round(sum(map(pss_bytes, family(agent.process.pid))) / 1e6, 1),
+        "wire_bytes_per_s": round((agent.wire_bytes - wire) / wall),
+        "look_ms": round(1000 * sorted(looks)[len(looks) // 2], 2),
+        "start_wire_bytes": wire,
+    }
+
+
+def main() -> int:
+    """Measure, print, compare; 1 when a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--python", help="the agent's interpreter (default: what its script finds)")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    result = measure(options.seconds, options.python)
+    for key, value in result.items():
+        target = TARGETS.get(key)
+        print(f"{key:20} {value:>10}" + (f"   target <= {target:g}" if target else ""))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    return int(any(result[key] > target for key, target in TARGETS.items()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
