@@ -85,6 +85,13 @@ def test_overlapping_log_tails_are_joined_once() -> None:
     assert state.merge_lines(kept, ()) == (kept, 0)
 
 
+def test_a_progress_bar_that_rewrites_its_line_takes_one_line() -> None:
+    kept, _ = state.merge_lines((), ("a", "b", "39 %"))
+    kept, new = state.merge_lines(kept, ("a", "b", "40 %"))
+    assert (kept, new) == (("a", "b", "40 %"), 0)
+    assert state.merge_lines(kept, ("a", "b", "100 %", "c")) == (("a", "b", "100 %", "c"), 1)
+
+
 def test_log_tails_without_overlap_follow_each_other() -> None:
     assert state.merge_lines(("a",), ("x", "y")) == (("a", "x", "y"), 2)
 

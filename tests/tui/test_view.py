@@ -75,6 +75,24 @@ def test_connected_without_a_run_is_its_own_state() -> None:
     assert build_view(seen_at(scene("no-run")), WALL, 100.0).state is State.NO_RUN
 
 
+def test_a_frame_without_its_arrival_counts_from_when_it_was_first_seen() -> None:
+    replayed = msgspec.structs.replace(scene("running"), received_t=None)
+    seen = seen_at(replayed)
+    assert build_view(seen, WALL, 102.0).data_age_s == 2.0
+    later = msgspec.structs.replace(replayed, data_t=replayed.data_t + 1)
+    assert build_view(seen_at(later, WALL, 102.0, seen), WALL, 102.5).data_age_s == 0.5
+
+
+def test_blind_over_fresh_data_is_not_drawn_as_old() -> None:
+    vanished = msgspec.structs.replace(
+        scene("running"), verdict=Verdict.BLIND, failure="process-vanished"
+    )
+    view = build_view(seen_at(vanished), WALL, 100.0)
+    assert view.state is State.BLIND
+    assert not view.frozen
+    assert build_view(seen_at(vanished), WALL, 109.0).frozen
+
+
 def test_no_run_is_not_claimed_over_a_lost_connection() -> None:
     lost = msgspec.structs.replace(scene("no-run"), link=Link(state="lost"))
     assert build_view(seen_at(lost), WALL, 100.0).state is State.BLIND

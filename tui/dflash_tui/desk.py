@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
+from typing import Final
 
 from dflash_watch.clock import Clock
 from dflash_watch.model import Snapshot
@@ -15,6 +16,8 @@ from dflash_tui.screen import Screen
 from dflash_tui.state import Choices, Shown
 from dflash_tui.theme import ALARMS, State
 from dflash_tui.view import Seen, View, build_view, see
+
+WAITING: Final = frozenset({State.CONNECTING, State.NO_RUN})
 
 
 class Desk:
@@ -36,12 +39,16 @@ class Desk:
         self._points: tuple[Sample, ...] = ()
         self._lines: tuple[str, ...] = ()
         self._rang: State | None = None
+        self._waits_since_s = clock.monotonic_s()
+        """Since when there is no run to judge: connecting, or nothing found."""
 
     def take(self, snapshot: Snapshot | None) -> bool:
         """Takes the newest snapshot; True when an alarming state has just begun."""
         if snapshot is not None:
             self._remember(snapshot)
         now = self.view().state
+        if now is not self._rang and not (now in WAITING and self._rang in WAITING):
+            self._waits_since_s = self.clock.monotonic_s()
         begun = now is not self._rang and now in ALARMS
         self._rang = now
         return begun
@@ -63,7 +70,11 @@ class Desk:
 
     def view(self) -> View:
         """The view at this moment."""
-        return build_view(self._seen, self.clock.wall_s(), self.clock.monotonic_s(), self.zone)
+        now_s = self.clock.monotonic_s()
+        view = build_view(self._seen, self.clock.wall_s(), now_s, self.zone)
+        if view.state in WAITING:
+            return view._replace(held_s=max(now_s - self._waits_since_s, 0.0))
+        return view
 
     def shown(self) -> Shown:
         """The view and the past kept on this side."""

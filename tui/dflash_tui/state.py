@@ -141,9 +141,11 @@ def merge_lines(kept: tuple[str, ...], newest: tuple[str, ...]) -> tuple[tuple[s
     """The kept log and how many lines are new: the snapshot's lines overlap with those kept."""
     if newest == kept[len(kept) - len(newest) :]:
         return kept, 0
-    for overlap in range(min(len(kept), len(newest)), 0, -1):
-        if kept[-overlap] == newest[0] and kept[-overlap:] == newest[:overlap]:
-            return (*kept, *newest[overlap:])[-LOG_KEPT:], len(newest) - overlap
+    for base in (kept, kept[:-1]):  # the last line may since have been rewritten: a progress bar
+        for overlap in range(min(len(base), len(newest)), 0, -1):
+            if base[-overlap] == newest[0] and base[-overlap:] == newest[:overlap]:
+                new = len(newest) - overlap - (len(kept) - len(base))
+                return (*base, *newest[overlap:])[-LOG_KEPT:], max(new, 0)
     return (*kept, *newest)[-LOG_KEPT:], len(newest)
 
 

@@ -17,6 +17,9 @@ STALE_AFTER_S: Final = 10.0
 """Data older than this, and than three usual intervals, is not "now". The engine says so earlier;
 this is for the case that the engine itself stopped."""
 
+FRESH_S: Final = 5.0
+"""Up to this age a blind verdict is about fresh data: seen, and not enough to judge by."""
+
 FINAL: Final = frozenset({Verdict.FINISHED, Verdict.CRASHED})
 """Verdicts that do not get old: an end stays an end."""
 
@@ -24,7 +27,8 @@ FINAL: Final = frozenset({Verdict.FINISHED, Verdict.CRASHED})
 class Seen(NamedTuple):
     """When the newest frame and the newest snapshot reached this screen; all on this machine."""
 
-    received_t: float | None
+    frame: tuple[float | None, float | None]
+    """`received_t` and `data_t` of the newest frame: another frame has another pair."""
     age_then_s: float | None
     """Age of the frame when it was first seen here."""
     frame_at_s: float
@@ -42,15 +46,22 @@ def see(before: Seen | None, snapshot: Snapshot, wall_s: float, now_s: float) ->
     """
     if before is not None and before.snapshot is snapshot:
         return before
-    received = snapshot.received_t
-    if before is not None and received == before.received_t:
+    frame = (snapshot.received_t, snapshot.data_t)
+    if before is not None and frame == before.frame:
         return before._replace(snapshot=snapshot, snapshot_at_s=now_s)
-    age = None if received is None else max(wall_s - received, 0.0)
     interval = 1.0
-    if before is not None and received is not None and before.received_t is not None:
-        step = min(max(received - before.received_t, 0.0), 60.0)
+    if before is not None and before.age_then_s is not None:
+        step = min(max(now_s - before.frame_at_s, 0.0), 60.0)
         interval = 0.7 * before.interval_s + 0.3 * step
-    return Seen(received, age, now_s, snapshot, now_s, interval)
+    return Seen(frame, _age_now(frame, wall_s), now_s, snapshot, now_s, interval)
+
+
+def _age_now(frame: tuple[float | None, float | None], wall_s: float) -> float | None:
+    """Age of a frame that is seen for the first time; without its arrival it came just now."""
+    received_t, data_t = frame
+    if received_t is not None:
+        return max(wall_s - received_t, 0.0)
+    return None if data_t is None else 0.0
 
 
 class View(NamedTuple):
@@ -70,8 +81,11 @@ class View(NamedTuple):
 
     @property
     def frozen(self) -> bool:
-        """The values on the screen are old: no colour for them."""
-        return self.state is State.BLIND
+        """Blind because nothing comes: the values are old, no colour for them."""
+        if self.state is not State.BLIND or self.snapshot is None:
+            return False
+        old = self.data_age_s is None or self.data_age_s > FRESH_S
+        return old or self.snapshot.link.state != "up"
 
     def clock(self, t: float | None) -> str:
         """`12:41:07` in the reader's zone; dashes when not known or not a moment."""
@@ -112,6 +126,11 @@ def _state(snapshot: Snapshot, age_s: float | None, stale_after_s: float) -> Sta
         return State.CONNECTING
     if age_s is not None and age_s > stale_after_s:
         return State.BLIND
-    if snapshot.views.get("run", "").startswith("none") and snapshot.link.state == "up":
-        return State.NO_RUN
-    return State(snapshot.verdict.value)
+    return State.NO_RUN if _sees_no_run(snapshot) else State(snapshot.verdict.value)
+
+
+def _sees_no_run(snapshot: Snapshot) -> bool:
+    """Connected, frames come, and they are about no process."""
+    comes = snapshot.link.state == "up" and snapshot.data_t is not None
+    nothing = snapshot.failure == "unknown" and snapshot.board.pid is None
+    return comes and nothing and snapshot.verdict is Verdict.BLIND

@@ -53,7 +53,7 @@ def no_run(at: Moment) -> Snapshot:
             (Source.PROCESS, "no process matches dflash"),
             (Source.LOG, "newest log is 3 h old (runs/06/train.log)"),
         ),
-        views={**OK_VIEWS, "run": "none: no process matches"},
+        views=OK_VIEWS,
         next=("start the run, or name it: --run-dir, --pid, --match",),
     )
 

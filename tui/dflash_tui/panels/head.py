@@ -117,6 +117,8 @@ def _facts(view: View, *, narrow: bool) -> list[str]:
 
 def _blind_facts(view: View, snapshot: Snapshot, *, narrow: bool) -> list[str]:
     last = view.last_known
+    if not view.frozen:
+        return [_named(snapshot), f"last known: {last.value.upper()}" if last else ""]
     at = view.clock(snapshot.data_t)
     was = f"last known: {last.value.upper()} at {at}" if last else "nothing known before"
     return [was, "" if narrow else "verdict withheld: no fresh data"]
@@ -187,7 +189,7 @@ def _why(view: View) -> str:
     told = reasons(snapshot)
     if view.state is State.CONNECTING:
         return clean(snapshot.link.reason or snapshot.summary)
-    if view.state is State.BLIND:
+    if view.frozen:
         return " · ".join(part for part in _blind_why(view, snapshot) if part)
     if view.state is State.RUNNING and snapshot.severity is Severity.INFO and told:
         return told
