@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dflash_watch.model import Severity
 
 from dflash_tui.cells import Ink, Row, Span, fit, fit_row, row_width, width
-from dflash_tui.panels.frame import title
+from dflash_tui.panels.frame import middle, title
 from dflash_tui.phrases import count, known, window
 from dflash_tui.plot import DASH, Axes, Sample, braille, finite, nice_top, spark
 from dflash_tui.state import Choices, Panel
@@ -48,6 +48,8 @@ def throughput(
     inside = [point for point in points if axes.begin_t <= point.t <= axes.end_t]
     if height < PLOT_FROM_ROWS or cells < 40:
         return [_spark_row(view, choices, inside, axes, cells)]
+    if not any(finite(point.high) is not None for point in points):
+        return [(), middle("no throughput seen yet", cells)]
     return _plot_rows(view, points, axes, cells, height)
 
 
