@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -55,15 +56,15 @@ class Writer:
 class Watch:
     """What the agent sees of the logs of some processes, look by look."""
 
-    def __init__(self, *pids: int, watched: str | None = None) -> None:
-        self.pids, self.watched = list(pids), watched
+    def __init__(self, *pids: int, watched: str | None = None, asked: bool = False) -> None:
+        self.pids, self.watched, self.asked = list(pids), watched, asked
         self.finder, self.reader = SourceFinder("/proc"), LogReader("/proc")
 
     def look(self) -> list[dict]:
         sources = [
             each for each in self.finder.read(self.pids, time.monotonic()) if each.via != "fd 2"
         ]
-        return self.reader.read(sources, self.watched, time.time())
+        return self.reader.read(sources, self.watched, time.time(), asked=self.asked)
 
 
 @pytest.fixture
@@ -170,7 +171,7 @@ def test_copied_and_truncated_with_append_is_read_from_its_new_beginning(writer,
 def test_a_log_that_nobody_writes_as_asked_is_shown_beside_the_real_one(writer, tmp_path):
     run = writer(tmp_path / "real.log")
     wrong = tmp_path / "wrong.log"
-    watch = Watch(run.process.pid, watched=str(wrong))
+    watch = Watch(run.process.pid, watched=str(wrong), asked=True)
     run.say("here\n")
     sample = watch.look()[0]
     assert (sample["text"], sample["path_state"], sample["watched_path"]) == (
@@ -178,6 +179,29 @@ def test_a_log_that_nobody_writes_as_asked_is_shown_beside_the_real_one(writer, 
         "missing",
         str(wrong),
     )
+
+
+def test_a_log_that_run_json_names_and_nobody_has_open_accuses_no_other_file(writer, tmp_path):
+    run = writer(tmp_path / "stdout.txt")
+    named = tmp_path / "train.log"
+    watch = Watch(run.process.pid, watched=str(named))
+    run.say("here\n")
+    assert watch.look()[0]["path_state"] == "same"
+    named.write_text("and there\n")
+    samples = watch.look()
+    assert [sample["path_state"] for sample in samples] == ["same", "same"]
+    assert samples[1]["text"] == "and there\n"
+
+
+def test_a_nameless_temporary_file_is_no_log(tmp_path):
+    with tempfile.TemporaryFile(dir=tmp_path) as nameless:
+        text = "import time; time.sleep(60)"
+        run = subprocess.Popen([sys.executable, "-c", text], stdout=nameless, stderr=nameless)
+    try:
+        assert SourceFinder("/proc").read([run.pid], 0.0) == []
+    finally:
+        run.kill()
+        run.wait()
 
 
 def test_a_progress_bar_is_counted_by_its_returns(writer, tmp_path):

@@ -48,7 +48,9 @@ class FileReader:
         if run_dir:
             self._read_run_dir(run_dir, request, answer)
         sources = [Source(*source) for source in request.get("sources", ())]
-        answer["logs"] = self._logs.read(sources, request.get("watched"), time.time())
+        answer["logs"] = self._logs.read(
+            sources, request.get("watched"), time.time(), asked=bool(request.get("asked"))
+        )
         answer["disks"] = self._read_disks(
             [(path, what) for path, what in request.get("disks", ())]
         )

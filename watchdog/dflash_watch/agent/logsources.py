@@ -24,7 +24,7 @@ LOG_NAME = re.compile(
     r"(?:\.(?:log|out|err|stdout|stderr)(?:[.\-]\d+)?$)|(?:^nohup\.out)|(?:\blogs?/[^/]+\.txt$)"
 )
 NOT_A_LOG = re.compile(
-    r"(?:^|/)(?:events\.jsonl|beats|events\.out\.tfevents\S*|\S+\.(?:wandb|safetensors|pt|lock))$"
+    r"(?:^|/)(?:#\d+|events\.jsonl|beats|events\.out\.tfevents\S*|\S+\.(?:wandb|safetensors|pt|lock))$"
 )
 MAX_PROCESSES = 24
 MAX_SOURCES = 8
@@ -89,6 +89,8 @@ class SourceFinder:
             for fd in [1, 2, *self._extra.get(pid, [])]:
                 descriptor = read_descriptor(self._root, pid, fd)
                 if descriptor is None or (fd > 2 and not descriptor.writes):
+                    continue
+                if NOT_A_LOG.search(descriptor.link.replace(DELETED, "")):
                     continue
                 self._add(found, descriptor, f"fd {fd}", pid, hops=2)
         if found:

@@ -165,6 +165,7 @@ class Look:
         return {
             "sources": [list(source) for source in sources],
             "watched": self._target.get("log") or paths["log"],
+            "asked": bool(self._target.get("log")),
             "run_dir": self.run.run_dir,
             "events": paths["events"],
             "disks": [place for place in places if place[0]],

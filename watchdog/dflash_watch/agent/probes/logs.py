@@ -32,7 +32,12 @@ class LogReader:
         self._first_path: Dict[str, str] = {}
 
     def read(
-        self, sources: List[Source], watched: Optional[str], now_wall_s: float
+        self,
+        sources: List[Source],
+        watched: Optional[str],
+        now_wall_s: float,
+        *,
+        asked: bool = False,
     ) -> List[Dict[str, Any]]:
         """`frame.LogSample`s of this moment.
 
@@ -40,6 +45,7 @@ class LogReader:
             sources: what the run writes to.
             watched: the path that was asked for or that run.json names.
             now_wall_s: for the age of the last change.
+            asked: a person named `watched`: say so when the run writes elsewhere.
         """
         samples: List[Dict[str, Any]] = []
         seen: set[str] = set()
@@ -49,7 +55,8 @@ class LogReader:
             if sample is not None:
                 samples.append(sample)
                 budget -= len(sample.get("text", ""))
-        self._settle_watched(samples, watched, now_wall_s, seen)
+        if watched:
+            self._settle_watched(samples, watched, now_wall_s, seen, asked=asked)
         return samples
 
     def state(self) -> Dict[str, Any]:
@@ -77,12 +84,10 @@ class LogReader:
             return dict(sample, is_tty=True) if source.kind == "tty" else sample
         try:
             descriptor, through = open_source(self._root, source.pid, source.fd, source.path)
-        except OSError as error:
-            return (
-                dict(sample, path_state="missing", watched_path=watched or source.path)
-                if error
-                else None
-            )
+        except FileNotFoundError:
+            return None  # closed meanwhile, or its process has ended and the path is gone
+        except OSError:
+            return sample
         try:
             there = os.fstat(descriptor)
             if not stat_module.S_ISREG(there.st_mode):
@@ -135,7 +140,12 @@ class LogReader:
             "append": source.append,
             "deleted": deleted,
             "watched_path": expected,
-            "path_state": path_state(expected or first_path, there, source.path, deleted=deleted),
+            "path_state": path_state(
+                visible(self._root, source.pid, expected or first_path),
+                there,
+                source.path,
+                deleted=deleted,
+            ),
         }
         return {
             name: value
@@ -146,20 +156,20 @@ class LogReader:
     def _settle_watched(
         self,
         samples: List[Dict[str, Any]],
-        watched: Optional[str],
+        watched: str,
         now_wall_s: float,
         seen: set[str],
+        *,
+        asked: bool,
     ) -> None:
-        """The watched path is none of the files written: say so, and show it as well."""
-        if not watched:
-            return
+        """The watched path is none of the files written: show it as well, and say so if asked."""
         claimed = [sample for sample in samples if sample.get("watched_path") == watched]
-        if not claimed:
-            self._claim(samples, watched)
-        elif claimed[0].get("path_state") != "other-file":
+        if claimed and claimed[0].get("path_state") != "other-file":
             return
-        asked = Source(None, None, watched, "option", None, None, None)
-        extra = self._read_one(asked, watched, now_wall_s, seen, MAX_TEXT_BYTES)
+        if asked and not claimed:
+            self._claim(samples, watched)
+        by_path = Source(None, None, watched, "option", None, None, None)
+        extra = self._read_one(by_path, watched, now_wall_s, seen, MAX_TEXT_BYTES)
         if extra is not None and (extra.get("inode") is not None or not samples):
             samples.append(extra)
 
@@ -172,6 +182,14 @@ class LogReader:
                 state = "other-file" if there else "moved" if known else "missing"
                 sample.update(watched_path=watched, path_state=state)
                 return
+
+
+def visible(root: str, pid: Optional[int], path: str) -> str:
+    """The path as it can be reached from here: processes in containers have a root of their own."""
+    if pid is None or os.path.exists(path):
+        return path
+    inside = f"{root}/{pid}/root{path}"
+    return inside if os.path.exists(inside) else path
 
 
 def _same_file(path: str, there: os.stat_result) -> bool:
