@@ -309,6 +309,16 @@ def test_a_traceback_that_never_ends_is_told_as_far_as_it_came() -> None:
     assert [(f.subject, f.exception) for f in of(facts.TracebackSeen, told)] == [("t-9", "unknown")]
 
 
+def test_the_exception_is_quoted_and_not_the_source_line_that_raised_it() -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n'
+        '    raise OSError("No space left on device")\nOSError: No space left on device\n'
+    )
+    assert [fact.text for fact in of(facts.SignatureSeen, read(text, DISK))] == [
+        "OSError: No space left on device"
+    ]
+
+
 def test_a_signature_in_a_plain_line_names_its_rank() -> None:
     seen = of(facts.SignatureSeen, read("[rank3]: OSError: No space left on device\n", DISK))
     assert [(fact.failure, fact.subject) for fact in seen] == [("disk-full", "rank-3")]

@@ -56,6 +56,7 @@ def healthy(t: float = T0, **more: Any) -> Snapshot:
         "since_t": T0 - 60,
         "failure": "healthy",
         "summary": "step 120 of 300, 0.1 s ago",
+        "data_t": t,
         "views": {"log": "ok", "gpu": "ok"},
         "board": Board(
             step=120,

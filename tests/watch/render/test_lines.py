@@ -12,6 +12,7 @@ from dflash_watch.model import (
     Candidate,
     Incident,
     IncidentStage,
+    Link,
     Severity,
     Snapshot,
     Verdict,
@@ -137,7 +138,7 @@ def test_a_change_is_told_once_with_its_reasons_and_what_to_do() -> None:
     lines.lines(healthy())
     told = "\n".join(lines.lines(deadlocked()))
     assert "STALLED" in told
-    assert "drafter-1: drafter-0 and drafter-1 wait for each other" in told
+    assert "STALLED      drafter-0 and drafter-1 wait for each other" in told
     assert "because" in told
     assert "but      the ticker beats (beats)" in told
     assert "unknown  no answer from the driver (gpu)" in told
@@ -150,6 +151,28 @@ def test_a_change_is_told_once_with_its_reasons_and_what_to_do() -> None:
 def test_a_healthy_run_is_one_line_without_reasons() -> None:
     (line,) = plain().lines(healthy())
     assert line == "14:13:20  RUNNING      step 120 of 300, 0.1 s ago  (for 1 m 00 s)"
+
+
+def test_connecting_is_one_line_a_stage_without_reasons() -> None:
+    lines = plain()
+
+    def at(step: str) -> list[str]:
+        link = Link(state="connecting", step=step)
+        return lines.lines(deadlocked(verdict=Verdict.BLIND, data_t=None, link=link, incident=None))
+
+    assert [at(step) for step in ("ssh", "ssh", "agent")] == [
+        ["14:13:40  connecting: ssh"],
+        [],
+        ["14:13:40  connecting: agent"],
+    ]
+    up = deadlocked(verdict=Verdict.BLIND, data_t=None, link=Link(state="up"), incident=None)
+    assert lines.lines(up) == ["14:13:40  connected, waiting for the first sample"]
+    assert "STALLED" in lines.lines(deadlocked())[0]
+
+
+def test_a_subject_that_the_sentence_does_not_name_stands_before_it() -> None:
+    (first, *_) = plain().lines(deadlocked(summary="it waits for a lock"))
+    assert "STALLED      drafter-1: it waits for a lock" in first
 
 
 def test_silence_ends_with_a_heartbeat_at_a_slow_pace() -> None:

@@ -44,11 +44,14 @@ class Matcher:
         return list(found.values())
 
     def in_text(self, text: str) -> list[Match]:
-        """Signatures of a traceback or stack: each line, and the whole for `multiline`."""
+        """Signatures of a traceback or stack: each line, and the whole for `multiline`.
+
+        The last line counts that matches: the exception, not the source line that raised it.
+        """
         found: dict[str, Match] = {}
         for line in text.splitlines():
-            for match in self.in_line(line):
-                found.setdefault(match.signature.failure, match)
+            for match in self.in_line(line.strip()):
+                found[match.signature.failure] = match
         for signature, pattern in self._multi:
             if signature.failure not in found:
                 hit = pattern.search(text)

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 
-from dflash_watch.model import EvidenceKind, Finding, Incident, Severity, Snapshot, Verdict
+from dflash_watch.model import EvidenceKind, Finding, Incident, Link, Severity, Snapshot, Verdict
 from dflash_watch.readers.lines import printable
 from dflash_watch.units import count, duration, percent
 
@@ -57,12 +57,19 @@ class PlainLines:
         return out
 
     def _change(self, snapshot: Snapshot) -> Iterator[str]:
-        now = (snapshot.verdict, snapshot.failure, snapshot.subject, snapshot.severity)
+        link = snapshot.link
+        is_new = snapshot.data_t is None and link.state in ("connecting", "up")
+        stage = (link.state, link.step) if is_new else None
+        now = (snapshot.verdict, snapshot.failure, snapshot.subject, snapshot.severity, stage)
         if now == self._said:
             return
         self._said = now
+        if is_new:
+            yield self._stamp(snapshot.t, _arriving(snapshot.link))
+            return
         word = self._paint(f"{snapshot.verdict.value.upper():<12}", _COLOUR[snapshot.severity], "1")
-        subject = "" if snapshot.subject == "run" else f"{snapshot.subject}: "
+        is_named = snapshot.subject == "run" or snapshot.subject in snapshot.summary
+        subject = "" if is_named else f"{snapshot.subject}: "
         name = "" if snapshot.failure == "healthy" else f"  [{snapshot.failure}]"
         since_s = max(snapshot.t - snapshot.since_t, 0.0)
         since = f"  (for {duration(since_s)})" if since_s >= 1 else ""
@@ -146,9 +153,17 @@ def heartbeat(snapshot: Snapshot) -> str:
         parts.append(f"queue {queue.depth}" + (f"/{queue.capacity}" if queue.capacity else ""))
     if board.last_step_age_s is not None:
         parts.append(f"last step {duration(board.last_step_age_s)} ago")
-    if board.phase is not None:
+    if board.phase not in (None, "training") and board.phase_s is not None:
         parts.append(f"{board.phase} {duration(board.phase_s)}")
     return ", ".join(parts)
+
+
+def _arriving(link: Link) -> str:
+    """Before the first sample there is no verdict worth the name."""
+    if link.state == "up":
+        return "connected, waiting for the first sample"
+    again = f" ({printable(link.reason)})" if link.reason else ""
+    return f"connecting: {link.step or 'first try'}{again}"
 
 
 def _stacks(incident: Incident) -> str:

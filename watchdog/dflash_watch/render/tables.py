@@ -150,8 +150,9 @@ def _share(before: int | None, now: int | None, ticks: float) -> str:
 
 
 def _host(host: HostSample) -> list[str]:
+    load = "not known" if host.load1 is None else f"{host.load1:.1f}"
     lines = [
-        f"host {host.hostname or 'not known'}, {count(host.cpus)} CPUs, load {'–' if host.load1 is None else f'{host.load1:.1f}'}",
+        f"host {host.hostname or 'not known'}, {count(host.cpus)} CPUs, load {load}",
         f"CPU busy {percent(host.cpu_busy_ratio)}",
         (
             f"memory available {data_size(host.memory_available_bytes)}"
