@@ -172,12 +172,10 @@ class Session:
         program = self._build()
         if self._host is None:
             self._host = way.open_host(self._place, self._ask, self._say)
-        if self._place.entry:
-            self._say("container")
+        self._say("container" if self._place.entry else "agent")
         command = ("sh", "-c", program.script)
         stream = way.enter(self._host, self._place, command, self._place.connect_timeout_s)
-        link = AgentLink(stream, self._place.label(), self._clock.monotonic_s())
-        self._say("agent")
+        link = AgentLink(stream, self._place, self._clock.monotonic_s())
         link.start(program.code, self._config(program))
         self._hello, self._last_seq, self._tool_sent = None, -1, False
         try:

@@ -82,7 +82,7 @@ def test_a_session_through_pct_over_ssh_runs_inside_the_container(proxmox: Proxm
         assert _hello(watcher).hostname == f"ct{proxmox.container.id}"
         watcher.frames(2)
         steps = [getattr(r, "step", None) for r in watcher.seen if is_link(r, "connecting")]
-        assert steps == ["resolve", "ssh", "container", "agent"]
+        assert steps == ["resolve", "ssh", "container"]
         assert any(MARK in process.cmdline for process in proxmox.container.processes())
     assert _wait_until_gone([]) == []
 

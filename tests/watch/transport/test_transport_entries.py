@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from dflash_watch.errors import UsageError
 from dflash_watch.place import Place
 from dflash_watch.transport import entries, way
-from dflash_watch.transport.base import Reason, TransportError
+from dflash_watch.transport.base import Reason, Reply, run, status_soon
 from dflash_watch.transport.local import LocalHost
 from e2e.places.container import Container
 
 
 @pytest.mark.parametrize("entry", entries.ENTRIES.values(), ids=lambda entry: entry.name)
 def test_each_look_is_a_script_that_posix_sh_accepts(entry: entries.Entry) -> None:
-    done = subprocess.run(["sh", "-n", "-c", entry.look], capture_output=True, check=False)
+    done = subprocess.run(["sh", "-n", "-c", entry.script()], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -39,52 +40,91 @@ def test_a_name_that_cannot_be_one_is_refused_before_anything_runs(name: str, ar
 
 
 @pytest.mark.parametrize(
-    ("name", "arg", "look", "prefix"),
+    ("name", "arg", "tool", "answer", "expected"),
     [
-        ("docker", "t", entries.Look(), "docker exec -i t"),
-        ("podman", "t", entries.Look(), "podman exec -i t"),
-        ("incus", "t", entries.Look(), "incus exec --mode=non-interactive t --"),
-        ("kubectl", "p", entries.Look(), "kubectl exec -i p --"),
-        ("kubectl", "n/p", entries.Look(), "kubectl -n n exec -i p --"),
-        ("kubectl", "n/p/c", entries.Look(), "kubectl -n n exec -i p -c c --"),
-        ("nsenter", "7", entries.Look(), "nsenter -t 7 -m -u -i -p --"),
-        ("pct", "200", entries.Look(tool="pct", uid=1000), "sudo -n pct exec 200 --"),
-        ("pct", "200", entries.Look(tool="lxc-attach", uid=0), "lxc-attach -n 200 --"),
+        ("docker", "t", "docker", "running", "exec -i t true x y"),
+        ("podman", "t", "podman", "running", "exec -i t true x y"),
+        ("incus", "t", "incus", "RUNNING", "exec --mode=non-interactive t -- true x y"),
+        ("kubectl", "p", "kubectl", "Running", "exec -i p -- true x y"),
+        ("kubectl", "n/p", "kubectl", "Running", "-n n exec -i p -- true x y"),
+        ("kubectl", "n/p/c", "kubectl", "Running", "-n n exec -i p -c c -- true x y"),
     ],
 )
-def test_prefixes(name: str, arg: str, look: entries.Look, prefix: str) -> None:
-    assert " ".join(entries.entry_of(name, arg).enter(arg, look)) == prefix
+def test_the_command_goes_behind_the_tools_own_words(
+    tmp_path: Path, name: str, arg: str, tool: str, answer: str, expected: str
+) -> None:
+    reply = _enter(tmp_path, name, arg, tool, answer)
+    assert (reply.status, reply.out) == (0, expected + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "reason"),
+    [
+        ("docker", "paused", Reason.CONTAINER_FROZEN),
+        ("docker", "exited", Reason.CONTAINER_STOPPED),
+        ("incus", "FROZEN", Reason.CONTAINER_FROZEN),
+        ("incus", "", Reason.CONTAINER_MISSING),
+        ("kubectl", "Pending", Reason.CONTAINER_STOPPED),
+    ],
+)
+def test_what_does_not_run_is_not_entered(
+    tmp_path: Path, name: str, answer: str, reason: Reason
+) -> None:
+    reply = _enter(tmp_path, name, "t", name, answer)
+    assert (reply.status, reply.out) == (entries.EXIT_NOT_ENTERED, "")
+    place = Place(entry=name, entry_arg="t")
+    assert way.read_end(place, reply.err, "", reply.status).reason is reason
+
+
+def test_a_host_without_the_tool_is_not_entered_and_says_so() -> None:
+    entry = entries.ENTRIES["incus"]
+    reply = run(LocalHost(), entries.entry_argv(entry, "t", ["true"]), 10)
+    assert reply.status == entries.EXIT_NOT_ENTERED
+    error = way.read_end(Place(entry="incus", entry_arg="t"), reply.err, "", reply.status)
+    assert error.message.startswith("incus: not found on ")
+
+
+def _enter(tmp_path: Path, name: str, arg: str, tool: str, answer: str) -> Reply:
+    """Enter with a tool that answers a look, and prints its arguments for anything else."""
+    fake = tmp_path / tool
+    fake.write_text(
+        f"#!/bin/sh\ncase \" $* \" in *' exec '*) echo \"$*\" ;; *) echo '{answer}' ;; esac\n"
+    )
+    fake.chmod(0o755)
+    argv = entries.entry_argv(entries.entry_of(name, arg), arg, ["true", "x", "y"])
+    path = f"PATH={tmp_path}:/usr/bin:/bin"
+    return run(LocalHost(), ["env", path, *argv], 10)
 
 
 def test_a_look_is_found_among_what_a_login_shell_says() -> None:
-    text = "Welcome\nDFLASH-LOOK uid 0\nDFLASH-LOOK state Paused\nDFLASH-LOOK lock \nlast login\n"
-    assert entries.parse_look(text) == entries.Look(uid=0, state="frozen")
+    text = "Welcome\nDFLASH-LOOK host pve\nDFLASH-LOOK state Paused\nDFLASH-LOOK lock \nlast\n"
+    assert entries.parse_look(text) == entries.Look(host="pve", state="frozen")
 
 
 @pytest.mark.parametrize(
     ("look", "reason", "message"),
     [
         (
-            entries.Look(state="frozen", host="pve", tool="pct", uid=0),
+            entries.Look(state="frozen", host="pve", tool="pct"),
             Reason.CONTAINER_FROZEN,
             "container 200 is frozen (backup or snapshot?)",
         ),
         (
-            entries.Look(state="frozen", lock="backup", tool="pct", uid=0),
+            entries.Look(state="frozen", lock="backup", tool="pct"),
             Reason.CONTAINER_FROZEN,
             "container 200 is frozen (locked: backup)",
         ),
         (
-            entries.Look(state="missing", host="pve", node="pve2", tool="pct", uid=0),
+            entries.Look(state="missing", host="pve", node="pve2", tool="pct"),
             Reason.CONTAINER_MISSING,
             "container 200 does not exist on pve; it is on pve2",
         ),
         (
-            entries.Look(state="stopped", host="pve", tool="pct", uid=0),
+            entries.Look(state="stopped", host="pve", tool="pct"),
             Reason.CONTAINER_STOPPED,
             "container 200 is not running on pve",
         ),
-        (entries.Look(host="pve", uid=0), Reason.ENTRY_FAILED, "pct: not found on pve"),
+        (entries.Look(host="pve", tool="none"), Reason.ENTRY_FAILED, "pct: not found on pve"),
     ],
 )
 def test_why_a_container_cannot_be_entered(
@@ -149,8 +189,12 @@ def test_the_look_at_a_real_container_knows_its_state(container: Container) -> N
     assert state() == "running"
     container.freeze()
     assert state() == "frozen"
-    with pytest.raises(TransportError, match="frozen"):
-        way.enter(LocalHost(), place, ("true",), 10)
+    stream = way.enter(LocalHost(), place, ("true",), 10)
+    assert stream.receive(10) == b""
+    status = status_soon(stream, 5.0)
+    error = way.read_end(place, stream.error_text(), "", status)
+    assert error.reason is Reason.CONTAINER_FROZEN
+    stream.close()
     container.thaw()
     container.stop()
     assert state() == "stopped"

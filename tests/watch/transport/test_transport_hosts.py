@@ -25,7 +25,7 @@ def _place(sshd: Sshd, host: str = "box", **more: object) -> Place:
 
 
 def _run(host: Host, *argv: str) -> Reply:
-    return run(host, argv, 20.0)
+    return run(host, argv, 60.0)
 
 
 @pytest.fixture(params=["here", "ssh"])

@@ -8,8 +8,9 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
+from dflash_watch.place import Place
 from dflash_watch.transport.base import STATUS_S, Reason, Stream, TransportError, status_soon
-from dflash_watch.transport.entries import read_failure
+from dflash_watch.transport.way import read_end
 from dflash_watch.transport.wire import WireReader, render_request, render_start
 
 PING_EVERY_S = 2.0
@@ -20,10 +21,10 @@ START_S = 20.0
 
 
 class AgentLink:
-    """Drives one stream; every call returns within a moment. `where` begins the error messages."""
+    """Drives one stream; every call returns within a moment."""
 
-    def __init__(self, stream: Stream, where: str, now_s: float) -> None:
-        self._stream, self._where = stream, where
+    def __init__(self, stream: Stream, place: Place, now_s: float) -> None:
+        self._stream, self._place, self._where = stream, place, place.label()
         self._outbox = bytearray()
         self._numbers = itertools.count(1)
         self._reader = WireReader("")
@@ -113,7 +114,7 @@ class AgentLink:
         status, stderr = status_soon(self._stream, STATUS_S), self._stream.error_text()
         noise = self._reader.noise.decode(errors="replace")
         if not self._has_spoken:
-            return read_failure(self._where, stderr, noise, status)
+            return read_end(self._place, stderr, noise, status)
         lines = [line for line in stderr.strip().splitlines() if line]
         said = f": {lines[-1][:200]}" if lines else ""
         if status is None:

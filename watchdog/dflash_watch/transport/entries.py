@@ -1,22 +1,27 @@
-"""Ways into a container, as data: how to enter, how to look from outside, how to read a failure.
+"""Ways into a container, as data: how to look from outside, how to enter, how to read a failure.
 
-A look is one constant shell script that gets the name as its argument and prints lines
-`DFLASH-LOOK key value`; nothing else that a login shell says counts.
+Both are shell text in one constant script that gets the name as its first argument. It says what it
+sees in lines `DFLASH-LOOK key value` on standard error; nothing else that the host prints counts.
+It enters only what runs, or what the host would not tell about: a process that enters a frozen
+container hangs until the thaw.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dflash_watch.errors import UsageError
 from dflash_watch.model import Record
 from dflash_watch.transport.base import Reason, TransportError
 
+EXIT_NOT_ENTERED = 96
 _MARK = "DFLASH-LOOK"
-_SAY = f"""PATH=$PATH:/usr/local/bin:/usr/sbin:/sbin; LC_ALL=C; export PATH LC_ALL; n=$1
-say() {{ printf '{_MARK} %s %s\\n' "$1" "$2"; }}
-say uid "$(id -u)"; say host "$(hostname)"
+_SAY = f"""PATH=$PATH:/usr/local/bin:/usr/sbin:/sbin; LC_ALL=C; export PATH LC_ALL
+n=$1; shift; state=; tool=; s=; [ "$(id -u)" = 0 ] || s='sudo -n'
+say() {{ printf '{_MARK} %s %s\\n' "$1" "$2" >&2; }}
+have() {{ command -v "$1" >/dev/null && tool=$1; }}
+say host "$(hostname)"
 """
 
 # init's cgroup says where the freezer state is; the path is never built from the name.
@@ -25,8 +30,8 @@ frozen() {
   while IFS=: read -r _ kinds path; do
     case ,$kinds, in
     *,freezer,*)
-      state=$(cat "/sys/fs/cgroup/freezer$path/freezer.state" 2>/dev/null)
-      [ "$state" = FROZEN ] && return 0 ;;
+      now=$(cat "/sys/fs/cgroup/freezer$path/freezer.state" 2>/dev/null)
+      [ "$now" = FROZEN ] && return 0 ;;
     ,,) for at in /sys/fs/cgroup /sys/fs/cgroup/unified; do
           grep -q '^frozen 1' "$at$path/cgroup.events" 2>/dev/null && return 0
         done ;;
@@ -36,51 +41,65 @@ frozen() {
 }
 """
 
-_PCT_LOOK = f"""{_SAY}{_FROZEN}
-s=; [ "$(id -u)" = 0 ] || s='sudo -n'
-for t in lxc-attach pct; do command -v "$t" >/dev/null && say tool "$t"; done
+_PCT_LOOK = rf"""{_FROZEN}
+have lxc-attach; have pct
 for c in /etc/pve/nodes/*/lxc/"$n".conf; do
   [ -e "$c" ] && say node "$(echo "$c" | cut -d/ -f5)"
 done
 own=/etc/pve/lxc/$n.conf
-[ -r "$own" ] && say lock "$(sed -n '/^\\[/q;s/^lock: *//p' "$own")"
-if ! info=$($s lxc-info -n "$n" -s -p 2>&1); then
+[ -r "$own" ] && say lock "$(sed -n '/^\[/q;s/^lock: *//p' "$own")"
+if info=$($s lxc-info -n "$n" -s -p 2>&1); then
+  init=$(echo "$info" | sed -n 's/^PID: *//p')
+  if [ -z "$init" ]; then state=stopped
+  elif frozen "$init"; then state=frozen
+  else state=running; fi
+else
   case $info in *"doesn't exist"*)
-    if [ -e "$own" ]; then say state stopped; else say state missing; fi ;;
+    if [ -e "$own" ]; then state=stopped; else state=missing; fi ;;
   esac
-  exit 0
 fi
-init=$(echo "$info" | sed -n 's/^PID: *//p')
-if [ -z "$init" ]; then say state stopped
-elif frozen "$init"; then say state frozen
-else say state running; fi
+"""
+_PCT_ENTER = """
+[ "$tool" = pct ] && exec $s pct exec "$n" -- "$@"
+exec $s lxc-attach -n "$n" -- "$@"
 """
 
-_DOCKER_LOOK = f"""{_SAY}
-command -v @TOOL@ >/dev/null && say tool @TOOL@
-state=$(@TOOL@ inspect -f '{{{{.State.Status}}}}' -- "$n" 2>&1) || case $state in
-  *[Nn]o\\ such*) state=missing ;; *) exit 0 ;; esac
-say state "$state"
+_DOCKER_LOOK = r"""
+have @TOOL@
+state=$(@TOOL@ inspect -f '{{.State.Status}}' -- "$n" 2>&1) || case $state in
+  *[Nn]o\ such*) state=missing ;; *) state= ;; esac
 """
 
-_KUBECTL_LOOK = f"""{_SAY}
-command -v kubectl >/dev/null && say tool kubectl
-pod=${{n#*/}}; set --; [ "$pod" = "$n" ] || set -- -n "${{n%%/*}}"
-state=$(kubectl "$@" get pod "${{pod%%/*}}" -o 'jsonpath={{.status.phase}}' 2>&1) || case $state in
-  *NotFound*) state=missing ;; *) exit 0 ;; esac
-say state "$state"
+_KUBECTL_LOOK = """
+have kubectl
+rest=$n; space=; inner=
+case $n in */*) space=${n%%/*}; rest=${n#*/} ;; esac
+pod=${rest%%/*}
+case $rest in */*) inner=${rest#*/} ;; esac
+state=$(kubectl ${space:+-n "$space"} get pod "$pod" -o 'jsonpath={.status.phase}' 2>&1) ||
+  case $state in *NotFound*) state=missing ;; *) state= ;; esac
+"""
+_KUBECTL_ENTER = """
+exec kubectl ${space:+-n "$space"} exec -i "$pod" ${inner:+-c "$inner"} -- "$@"
 """
 
-_INCUS_LOOK = f"""{_SAY}
-command -v incus >/dev/null && say tool incus
-state=$(incus list "^$n\\$" -c s -f csv 2>/dev/null) || exit 0
-say state "${{state:-missing}}"
+_INCUS_LOOK = r"""
+have incus
+if state=$(incus list "^$n\$" -c s -f csv 2>/dev/null); then state=${state:-missing}; fi
 """
 
-_NSENTER_LOOK = f"""{_SAY}{_FROZEN}
-command -v nsenter >/dev/null && say tool nsenter
-if ! [ -e "/proc/$n" ]; then say state missing; elif frozen "$n"; then say state frozen
-else say state running; fi
+_NSENTER_LOOK = f"""{_FROZEN}
+have nsenter
+if ! [ -e "/proc/$n" ]; then state=missing; elif frozen "$n"; then state=frozen
+else state=running; fi
+"""
+
+_END = f"""
+say tool "${{tool:-none}}"; say state "${{state:-unknown}}"
+[ $# = 0 ] && exit 0
+case $(echo "$state" | tr '[:upper:]' '[:lower:]') in running|restarting|'') ;;
+*) exit {EXIT_NOT_ENTERED} ;; esac
+[ -n "$tool" ] || exit {EXIT_NOT_ENTERED}
 """
 
 _STATES = {
@@ -110,7 +129,6 @@ class Look(Record, frozen=True, kw_only=True):
     node: str | None = None
     """Proxmox: the node of the cluster that has its configuration."""
     host: str | None = None
-    uid: int | None = None
 
 
 class Entry(Record, frozen=True, kw_only=True):
@@ -120,72 +138,61 @@ class Entry(Record, frozen=True, kw_only=True):
     noun: str
     """What a person calls the thing: `container`, `pod`."""
     look: str
-    """Script for `sh -c`; `$1` is the name."""
-    enter: Callable[[str, Look], tuple[str, ...]]
-    """Argument list before the command."""
+    """Shell text that sets `state` and `tool`; `$n` is the name, `$s` sudo where needed."""
+    enter: str
+    """Shell text that execs the command in `"$@"` inside."""
     name_pattern: str
     """What a name may be."""
 
-
-def _pct(name: str, look: Look) -> tuple[str, ...]:
-    sudo = ("sudo", "-n") if look.uid not in (None, 0) else ()
-    if look.tool == "lxc-attach":
-        return (*sudo, "lxc-attach", "-n", name, "--")
-    # The PATH of a shell that is no login shell may lack sbin; sudo brings its own.
-    path = () if sudo else ("sh", "-c", 'PATH=$PATH:/usr/sbin:/sbin; exec "$@"', "sh")
-    return (*sudo, *path, "pct", "exec", name, "--")
-
-
-def _kubectl(name: str, look: Look) -> tuple[str, ...]:
-    del look
-    parts = name.split("/")
-    space = ("-n", parts[0]) if len(parts) > 1 else ()
-    inner = ("-c", parts[2]) if len(parts) > 2 else ()
-    return ("kubectl", *space, "exec", "-i", parts[min(1, len(parts) - 1)], *inner, "--")
-
-
-def _prefix(*words: str) -> Callable[[str, Look], tuple[str, ...]]:
-    return lambda name, _: tuple(name if word == "{}" else word for word in words)
+    def script(self) -> str:
+        """For `sh -c`; arguments: the name, then the command, or nothing for a mere look."""
+        return _SAY + self.look + _END + self.enter
 
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 ENTRIES: dict[str, Entry] = {
     entry.name: entry
     for entry in (
-        Entry(name="pct", noun="container", look=_PCT_LOOK, enter=_pct, name_pattern=r"[0-9]+"),
+        Entry(
+            name="pct",
+            noun="container",
+            look=_PCT_LOOK,
+            enter=_PCT_ENTER,
+            name_pattern=r"[0-9]+",
+        ),
         Entry(
             name="docker",
             noun="container",
             look=_DOCKER_LOOK.replace("@TOOL@", "docker"),
-            enter=_prefix("docker", "exec", "-i", "{}"),
+            enter='exec docker exec -i "$n" "$@"',
             name_pattern=_NAME,
         ),
         Entry(
             name="podman",
             noun="container",
             look=_DOCKER_LOOK.replace("@TOOL@", "podman"),
-            enter=_prefix("podman", "exec", "-i", "{}"),
+            enter='exec podman exec -i "$n" "$@"',
             name_pattern=_NAME,
         ),
         Entry(
             name="incus",
             noun="container",
             look=_INCUS_LOOK,
-            enter=_prefix("incus", "exec", "--mode=non-interactive", "{}", "--"),
+            enter='exec incus exec --mode=non-interactive "$n" -- "$@"',
             name_pattern=_NAME,
         ),
         Entry(
             name="kubectl",
             noun="pod",
             look=_KUBECTL_LOOK,
-            enter=_kubectl,
+            enter=_KUBECTL_ENTER,
             name_pattern=rf"({_NAME}/)?{_NAME}(/{_NAME})?",
         ),
         Entry(
             name="nsenter",
             noun="process",
             look=_NSENTER_LOOK,
-            enter=_prefix("nsenter", "-t", "{}", "-m", "-u", "-i", "-p", "--"),
+            enter='exec $s nsenter -t "$n" -m -u -i -p -- "$@"',
             name_pattern=r"[0-9]+",
         ),
     )
@@ -207,9 +214,9 @@ def entry_of(name: str, arg: str) -> Entry:
     return entry
 
 
-def look_argv(entry: Entry, arg: str) -> tuple[str, ...]:
-    """The look as an argument list for the host."""
-    return ("sh", "-c", entry.look, "sh", arg)
+def entry_argv(entry: Entry, arg: str, command: Sequence[str] = ()) -> tuple[str, ...]:
+    """For the host: look at the container and, with a command, run it inside."""
+    return ("sh", "-c", entry.script(), "sh", arg, *command)
 
 
 def parse_look(text: str) -> Look:
@@ -220,15 +227,18 @@ def parse_look(text: str) -> Look:
         key, _, value = rest.partition(" ")
         if mark == _MARK and value.strip():
             facts[key] = value.strip()
-    uid = facts.get("uid", "")
     return Look(
         state=_STATES.get(facts.get("state", "").lower()),
         tool=facts.get("tool"),
         lock=facts.get("lock"),
         node=facts.get("node"),
         host=facts.get("host"),
-        uid=int(uid) if uid.isdigit() else None,
     )
+
+
+def without_look(stderr: str) -> str:
+    """What the tools themselves said."""
+    return "".join(line for line in stderr.splitlines(keepends=True) if not line.startswith(_MARK))
 
 
 def assess_look(entry: Entry, arg: str, look: Look) -> TransportError | None:
@@ -252,7 +262,7 @@ def assess_look(entry: Entry, arg: str, look: Look) -> TransportError | None:
             f"{what} does not exist on {where}" + (f"; it is on {look.node}" if look.node else ""),
             hint=_LISTS.get(entry.name),
         )
-    if look.tool is None and look.uid is not None:
+    if look.tool == "none":
         return TransportError(
             Reason.ENTRY_FAILED,
             f"{entry.name}: not found on {where}",

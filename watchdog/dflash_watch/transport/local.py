@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from typing import IO
 
@@ -94,7 +95,9 @@ class LocalStream:
                 self._process.wait(wait_s)
                 break
             except subprocess.TimeoutExpired:
-                if number is not None:
+                if number is None:  # in state D: reaped whenever it comes out of it
+                    threading.Thread(target=self._process.wait, daemon=True).start()
+                else:
                     self._kill(number)
         self._out.stop()
 

@@ -142,14 +142,14 @@ def _negotiate(
     try:
         transport.start_client(timeout=timeout_s)
     except paramiko.ssh_exception.IncompatiblePeer as error:
-        transport.close()
+        link.close()
         raise TransportError(
             Reason.NO_COMMON_ALGORITHM,
             f"{options.alias}: no common algorithm: {error}",
             hint="old sshd? reach it with --exec 'ssh ...'",
         ) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
-        transport.close()
+        link.close()
         raise _no_negotiation(options, error, time.monotonic() - started) from error
     if not transport.initial_kex_done:
         transport.close()

@@ -11,7 +11,6 @@ from dflash_watch.transport.base import Host, Reason, Stream, TransportError, ru
 from dflash_watch.transport.command import PrefixHost
 from dflash_watch.transport.local import LocalHost
 
-_LOOK_TIMEOUT_S = 5.0
 Say = Callable[[str], None]
 
 
@@ -36,19 +35,29 @@ def open_host(place: Place, ask: Ask = ask_nobody, say: Say = lambda _: None) ->
 
 
 def enter(host: Host, place: Place, command: Sequence[str], timeout_s: float) -> Stream:
-    """Start a command at the place itself, after a look whether its container can be entered.
+    """Start a command at the place itself.
+
+    In front of a container one script looks and enters, so that it costs one round trip; if it may
+    not enter, it ends with `EXIT_NOT_ENTERED` (`read_end` says why).
 
     Raises:
-        TransportError: missing, stopped, frozen, or the command cannot be started.
+        TransportError: the command cannot be started.
     """
     if place.entry is None:
         return host.open(command, timeout_s)
     entry = entries.entry_of(place.entry, place.entry_arg or "")
-    look = look_at(host, place, _LOOK_TIMEOUT_S)
-    problem = entries.assess_look(entry, place.entry_arg or "", look)
-    if problem is not None:
-        raise problem
-    return host.open((*entry.enter(place.entry_arg or "", look), *command), timeout_s)
+    return host.open(entries.entry_argv(entry, place.entry_arg or "", command), timeout_s)
+
+
+def read_end(place: Place, stderr: str, noise: str, status: int | None) -> TransportError:
+    """Why a command ended before the agent spoke: what the look saw, else what the tools said."""
+    arg = place.entry_arg or ""
+    if place.entry and status == entries.EXIT_NOT_ENTERED:
+        entry = entries.entry_of(place.entry, arg)
+        problem = entries.assess_look(entry, arg, entries.parse_look(stderr))
+        if problem is not None:
+            return problem
+    return entries.read_failure(place.label(), entries.without_look(stderr), noise, status)
 
 
 def look_at(host: Host, place: Place, timeout_s: float) -> entries.Look:
@@ -60,8 +69,8 @@ def look_at(host: Host, place: Place, timeout_s: float) -> entries.Look:
     if place.entry is None:
         return entries.Look()
     entry = entries.entry_of(place.entry, place.entry_arg or "")
-    reply = run(host, entries.look_argv(entry, place.entry_arg or ""), timeout_s)
-    look = entries.parse_look(reply.out)
+    reply = run(host, entries.entry_argv(entry, place.entry_arg or ""), timeout_s)
+    look = entries.parse_look(reply.err)
     if reply.status is None and look.state is None:
         raise TransportError(
             Reason.TIMEOUT, f"{place.label()}: the host did not answer in {timeout_s:.0f} s"
