@@ -21,12 +21,13 @@ from dflash_watch.playbooks import Playbook
 RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
 BASE, PER_REQUIRED, PER_SUPPORT, PER_CONTRADICTION = 0.5, 0.1, 0.08, 0.3
 MOST_EVIDENCE = 14
-SETTLING_LOOKS = {
-    "process": "see the process list where the run lives: `dflash-watch check` there",
-    "stacks": "take stacks: `dflash-watch dump`",
-    "log": "read the log the process really writes: `ls -l /proc/{pid}/fd/1`",
-    "gpu": "look at the GPUs on the host: `nvidia-smi`",
-}
+SETTLING_LOOKS = (
+    ("process", "look at threads and processes where the run lives: top -H -p {pid}"),
+    ("stacks", "take stacks, they settle it: dflash-watch dump --pid {pid}"),
+    ("log", "see which file the process really writes: ls -l /proc/{pid}/fd"),
+    ("gpu", "look at the GPUs on the host: nvidia-smi"),
+)
+"""Source -> the look that helps most while it cannot be seen, most telling first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +182,11 @@ def _sentence(match: Match, why: str) -> str:
         return f"{match.playbook.title}: {detail}"
     words = _Blanks(subject=_subject(match), detail=detail, since=why)
     return match.playbook.summary.format_map(words)
+
+
+def settling_look(views: Mapping[str, str]) -> str | None:
+    """The one look that would settle an unknown: at the most telling source not seen."""
+    return next((look for name, look in SETTLING_LOOKS if views.get(name) != "ok"), None)
 
 
 def fill_next(steps: Sequence[str], **known: object) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import msgspec
 from dflash_watch.board import build_board
 from dflash_watch.detectors import run_all
 from dflash_watch.detectors.base import View
-from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next
+from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next, settling_look
 from dflash_watch.findings import Findings, notable
 from dflash_watch.frame import Frame, Record
 from dflash_watch.incidents import BAD, Incidents, Situation
@@ -42,6 +42,8 @@ from dflash_watch.window.waits import read_waits
 
 CENSUS_EVERY_S = 60.0
 CENSUS_SETTLE_S = 3.0
+CENSUS_EARLY = 4
+"""So many may follow each other closely, while threads are being started."""
 SUSPICIOUS = frozenset(
     {
         "process-in-stop", "process-in-disk-wait", "ticker-silent", "wait-cycle", "work-still",
@@ -83,6 +85,7 @@ class Engine:
         self._seeing: Judgement | None = None
         """The newest judgement that was not blind."""
         self._census_t: float | None = None
+        self._censuses = 0
         self._alarmed = False
         self._compared: tuple[tuple[float, ...], Comparison] | None = None
 
@@ -219,10 +222,12 @@ class Engine:
         changed_t = window.tracks.threads_changed_t or window.first_t or window.now_t
         settled = window.now_t - changed_t >= CENSUS_SETTLE_S
         last = self._census_t
-        due = last is None or (changed_t > last and window.now_t - last >= CENSUS_EVERY_S)
+        pause_s = CENSUS_EVERY_S if self._censuses >= CENSUS_EARLY else CENSUS_SETTLE_S
+        due = last is None or (changed_t > last and window.now_t - last >= pause_s)
         if not (settled and due):
             return ()
         self._census_t = window.now_t
+        self._censuses += 1
         return (StackRequest(label="census", pid=pid, reason="names of the threads"),)
 
     def _note_findings(
@@ -248,7 +253,10 @@ class Engine:
     ) -> Snapshot:
         window, frame = self._window, self._window.frame
         board = build_board(window, self._progress, self._options, self._findings.listed())
+        views = views_of(window)
         steps = found.playbook.next if found.playbook is not None else ()
+        look = settling_look(views) if found.failure == "unknown" else None
+        steps = (look, *steps) if look is not None else steps
         blind = now.verdict == Verdict.BLIND
         severity = found.severity
         if now.past_budget and severity == Severity.INFO:
@@ -262,7 +270,7 @@ class Engine:
             confidence=found.confidence, summary=found.summary,
             evidence=(*_own_evidence(view, now), *found.evidence),
             explains=found.explains, candidates=found.candidates, limit=self._limit(),
-            views=views_of(window),
+            views=views,
             next=fill_next(steps, pid=board.pid, subject=found.subject, run_dir=board.run_dir),
             playbook=found.playbook.name if found.playbook is not None else None,
             incident=self._incidents.shown, wants=wants, link=_link(window), board=board,

@@ -314,7 +314,8 @@ def phase_of_stacks(sample: StackSample) -> str | None:
             found.add("checkpointing")
         if any(EVALUATES.match(name) for name in names):
             found.add("evaluating")
-        found.add(PHASES_OF_WAITS.get(wait_reason(thread), ""))
+        is_import = "_find_and_load" in names
+        found.add("loading" if is_import else PHASES_OF_WAITS.get(wait_reason(thread), ""))
     order = ("tuning", "compiling", "checkpointing", "evaluating", "loading")
     return next((name for name in order if name in found), None)
 

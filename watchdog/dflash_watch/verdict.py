@@ -18,6 +18,8 @@ HARD_S = 6.0
 """Silence that is enough when something proves that nobody can go on."""
 STILL_S = 8.0
 """Stillness before the first step that is enough when a worker has failed."""
+UNSEEN_SILENCE_S = 60.0
+"""The same by the log's silence alone, when work cannot be seen."""
 GIL_BEFORE_STEPS_S = 60.0
 """Before the first step a C call may keep the interpreter for long: parsing, loading."""
 CONFIRM_S = 10.0
@@ -176,8 +178,10 @@ def _starting(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
     still_s = progress.still_s(window)
     failed = [one for name, one in named.items() if name.startswith(("worker-failed", "logged-"))]
     seen_s = view.now_t - (window.first_t or view.now_t)
-    if failed and still_s >= STILL_S:
-        why = f"{failed[0].summary}; nothing moves for {duration(still_s)}"
+    unseen_s = _unseen_silence_s(view)
+    if failed and (still_s >= STILL_S or unseen_s >= UNSEEN_SILENCE_S):
+        moves = f"nothing moves for {duration(still_s)}"
+        why = f"{failed[0].summary}; {moves if still_s else f'silent for {duration(unseen_s)}'}"
         return Judgement(verdict=Verdict.STALLED, since_t=failed[0].since_t, why=why)
     ticker = named.get("ticker-silent")
     if ticker is not None and view.now_t - ticker.since_t > GIL_BEFORE_STEPS_S:
@@ -203,6 +207,13 @@ def _starting(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
     return Judgement(
         verdict=Verdict.INITIALISING, since_t=since_t, why=why, failure=failure, past_budget=late
     )
+
+
+def _unseen_silence_s(view: View) -> float:
+    """Silence of the log while neither processes nor GPUs can be seen; 0 when they can."""
+    if view.progress.work.moves is not None:
+        return 0.0
+    return view.window.logs.silent_s(view.now_t) or 0.0
 
 
 # -- working -----------------------------------------------------------------------------------
@@ -263,6 +274,9 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
         cores = view.progress.work.cpu_cores
         why += f"; work moves ({cores:.1f} cores)" if cores is not None else "; work moves"
         return Judgement(verdict=Verdict.QUIET, since_t=since_t, why=why)
+    dead = named.get("worker-failed")
+    if moves is None and dead is not None:
+        return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=f"{why}; {dead.summary}")
     if moves is None:
         why += "; neither processes nor GPUs can be seen"
         return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=why, failure="unknown")

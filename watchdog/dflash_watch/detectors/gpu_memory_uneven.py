@@ -39,21 +39,31 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         if view.window.gpus.tracks:
             yield missing("run", "roles of the GPUs (run.json or --roles)")
         return
-    for index, role in roles.items():
-        used = _used(view, index)
-        found = [_used(view, other) for other, own in roles.items() if own == role]
-        siblings = [one for other, one in zip(
-            [o for o, own in roles.items() if own == role], found, strict=True
-        ) if one is not None and other != index]  # fmt: skip
-        if used is None or not siblings:
-            continue
-        median = statistics.median(siblings)
-        if abs(used - median) < params.least_bytes or not median:
-            continue
-        ratio = used / median
-        if not params.low <= ratio <= params.high:
-            text = f"gpu{index} holds {gib(used)} GiB, {percent(ratio)} of its siblings' median"
-            yield symptom(f"gpu{index}", Severity.WARNING, view.now_t, text, Source.GPU)
+    for role in dict.fromkeys(roles.values()):
+        held = {
+            index: used
+            for index, own in roles.items()
+            if own == role and (used := _used(view, index)) is not None
+        }
+        for index, used in held.items():
+            yield from _judge(view, index, used, held, params)
+
+
+def _judge(
+    view: View, index: int, used: int, held: dict[int, int], params: Params
+) -> Iterator[Answer]:
+    """One GPU against the median of its role; of two, against the other."""
+    group = list(held.values())
+    if len(group) < 2:
+        return
+    median = statistics.median(group) if len(group) > 2 else sum(group) - used
+    if abs(used - median) < params.least_bytes or not median:
+        return
+    ratio = used / median
+    if not params.low <= ratio <= params.high:
+        text = f"gpu{index} holds {gib(used)} GiB, {percent(ratio)} of its siblings' median"
+        started = view.progress.first_step_t is not None
+        yield symptom(f"gpu{index}", Severity.WARNING, view.now_t, text, Source.GPU, starts=started)
 
 
 def _used(view: View, index: int) -> int | None:

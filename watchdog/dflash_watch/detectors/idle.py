@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dflash_watch.detectors.base import View
+from dflash_watch.detectors.base import View, missing
 from dflash_watch.frame import BeatWorker
+from dflash_watch.model import Inconclusive
+from dflash_watch.roles import gpu_roles
 
 COMPUTES = 0.1
 """Cores of one thread above which it works, however long its item takes."""
 CPU_WINDOW_S = 4.0
+RESTS, RESTING_LOOKS = 0.2, 5
+"""Share of the time below which a card rests, in so many newest looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,21 @@ class Idle:
     worker: BeatWorker
     since_s: float
     why: str
+
+
+def resting_gpus(view: View, role: str) -> Iterator[Inconclusive]:
+    """Cards of a role that rest in the newest sample, where no beat slot says more.
+
+    Utilisation of a moment cannot tell an idle worker from one between bursts.
+    """
+    if view.window.told.workers:
+        return
+    for index, own in gpu_roles(view.window, view.options).items():
+        track = view.window.gpus.tracks.get(index)
+        looks = list(track.looks)[-RESTING_LOOKS:] if own == role and track is not None else []
+        if looks and all(look.util is not None and look.util < RESTS for look in looks):
+            count = "one sample" if len(looks) == 1 else f"{len(looks)} samples"
+            yield missing(f"gpu{index}", f"{count} of GPU utilisation: rests, or is between bursts")
 
 
 def idle_workers(view: View, role: str, least_s: float) -> Iterator[Idle]:

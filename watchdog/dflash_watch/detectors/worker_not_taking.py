@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, stuck_after, worker
-from dflash_watch.detectors.idle import idle_workers
+from dflash_watch.detectors.idle import idle_workers, resting_gpus
 from dflash_watch.model import Severity, Source
 from dflash_watch.units import duration
 
@@ -34,6 +34,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     """Idle workers of that role for whom others wait."""
     limit_s = view.limit.seconds if view.is_taught else params.untaught_s
     least_s = max(params.least_s, params.limit_share * limit_s)
+    yield from resting_gpus(view, "drafter")
     for idle in idle_workers(view, "drafter", least_s):
         text = f"{idle.worker.name} made no progress for {duration(idle.since_s)}; {idle.why}"
         since_t = view.now_t - idle.since_s
