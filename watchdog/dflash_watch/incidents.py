@@ -152,7 +152,9 @@ class Incidents:
         if worse and self.open.ready:
             self.last = _resolved(self.open, now.now_t)
             self.open, self._opened_seen_t = _opened(now), now.now_t
-        elif not self.open.ready and self.open.failure != now.failure:
+        elif not self.open.ready and (self.open.failure, self.open.subject) != (
+            now.failure, now.subject,
+        ):  # fmt: skip
             named = _opened(now)
             self.open = msgspec.structs.replace(
                 named, stage=self.open.stage, confirmed_t=self.open.confirmed_t,

@@ -37,8 +37,23 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     since_t = told.beats_t - told.beats.ticker.age_s
     age_s = view.window.sight.seen_s(since_t, told.beats_t)
     if age_s > params.least_s:
+        owner = _owner(view, since_t)
         text = f"the interpreter has switched no thread for {duration(age_s)}"
-        yield symptom("run", Severity.CRITICAL, since_t, text, Source.BEATS)
+        text += f"; {owner} owns its lock" if owner is not None else ""
+        yield symptom(owner or "run", Severity.CRITICAL, since_t, text, Source.BEATS)
+
+
+def _owner(view: View, since_t: float) -> str | None:
+    """Who owns the interpreter lock in the newest sample taken since then."""
+    samples = view.window.samples.order
+    if not samples or samples[-1].t < since_t:
+        return None
+    sample = samples[-1]
+    owner = next((one for one in sample.threads if one.owns_gil), None)
+    if owner is None:
+        return None
+    name = view.window.thread_name(sample.pid, owner.tid or 0)
+    return name or owner.name or f"thread {owner.tid}"
 
 
 def firing() -> Example:
