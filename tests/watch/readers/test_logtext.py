@@ -146,6 +146,17 @@ def test_the_same_step_again_is_not_progress() -> None:
     assert len(steps("step 5 loss 1.0", "step 5 loss 1.0", "step 5 loss 1.0")) == 1
 
 
+def test_workers_that_print_out_of_order_are_no_new_start() -> None:
+    seen = steps("step 1 (drafter-0)", "step 3 (drafter-1)", "step 2 (drafter-0)", "step 4")
+    assert [(s.step, s.restarted) for s in seen] == [(1, False), (3, False), (4, False)]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 40])
+def test_short_epochs_that_count_from_the_start_keep_moving(length: int) -> None:
+    lines = [f"step {n} loss 1" for _ in range(4) for n in range(length + 1)]
+    assert len(steps(*lines)) == len(lines)
+
+
 def test_a_counter_that_starts_again_is_marked_as_restarted() -> None:
     assert [s.restarted for s in steps("step 5", "step 6", "step 1")] == [False, False, True]
 

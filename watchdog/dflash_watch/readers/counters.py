@@ -18,6 +18,9 @@ SHAPES = 128
 RISES = 3
 """A number has to rise this often, each time its line comes, before it counts as a counter."""
 
+OUT_OF_ORDER = 4.0
+"""Steps by which a line may come late."""
+
 _STAMP = re.compile(
     r"\d{2,4}[-/]\d{1,2}[-/]\d{1,4}|\d{1,2}:\d{2}:\d{2}(?:[.,]\d{1,9})?|\b1[5-9]\d{8}(?:\.\d+)?\b"
     r"|\b(?:pid|tid|port|thread|process)[ =:]{0,2}\d{1,10}"
@@ -69,12 +72,20 @@ class Counters:
         self._last: Recent[float] = Recent(SHAPES)
 
     def move(self, series: str, value: float) -> Moved | None:
-        """Whether the series is at another value than before; None when it stands still."""
+        """Whether the series went on; None when it stands still.
+
+        A value a little below the highest is none: workers that print into one log are not always
+        in order. A long way down is a new start.
+        """
         last = self._last.get(series)
-        if last is not None and value == last:
+        if last is not None and (value == last or _is_late(last, value)):
             return None
         self._last.put(series, value)
         return Moved(value, restarted=last is not None and value < last)
+
+
+def _is_late(last: float, value: float) -> bool:
+    return last / 2 < value < last and last - value <= max(OUT_OF_ORDER, 0.1 * last)
 
 
 class _Shape:
