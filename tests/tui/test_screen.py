@@ -6,6 +6,7 @@ After a wanted change of the drawing: `python tests/tui/draw_golden.py`, and rea
 import math
 from datetime import UTC
 
+import msgspec
 import pytest
 from dflash_tui.cells import row_text, row_width
 from dflash_tui.demo.feed import DemoFeed, FrozenClock
@@ -90,6 +91,17 @@ def test_a_run_without_cards_shows_its_workers() -> None:
     assert "waits: queue-put" in text
 
 
+def test_the_queue_stands_before_the_first_drafter_whatever_else_there_is() -> None:
+    snapshot = scene("on-cpu")
+    extra = model.WorkerRow(name="main", role="main", wait="peer", wait_s=46.0)
+    board = msgspec.structs.replace(snapshot.board, workers=(extra, *snapshot.board.workers))
+    lines = text_of(
+        compose(desk_of(msgspec.structs.replace(snapshot, board=board)).screen(), 80, 24)
+    ).splitlines()
+    order = [line[2:].split()[0] for line in lines[4:11]]
+    assert order == ["L", "T", "T", "Q", "D", "D", "M"]
+
+
 def test_blind_paints_values_grey_and_names_the_last_known_state() -> None:
     rows = rows_of("blind", 120, 40)
     assert "last known: RUNNING at 14:12:42" in row_text(rows[1])
@@ -115,6 +127,36 @@ def test_a_held_log_stays_and_counts_what_is_new() -> None:
     after = text_of(compose(desk.screen(), 120, 40)).splitlines()
     assert [line[60:] for line in before[30:37]] == [line[60:] for line in after[30:37]]
     assert "10 new · f follows again" in after[37]
+
+
+def test_evidence_is_not_said_twice() -> None:
+    snapshot = scene("slow")
+    same = model.Evidence(kind="for", text=snapshot.summary, source="log")
+    twice = msgspec.structs.replace(snapshot, evidence=(same, same, *snapshot.evidence))
+    text = text_of(compose(desk_of(twice).screen(), 250, 40))
+    assert text.count(snapshot.summary) == 1
+    assert "drafters wait 31 %" in text
+
+
+def test_a_narrow_log_leaves_out_the_date_and_keeps_the_time() -> None:
+    log = model.LogView(lines=("2026-11-29 17:54:12 teaching the target",))
+    snapshot = scene("running")
+    snapshot = msgspec.structs.replace(
+        snapshot, board=msgspec.structs.replace(snapshot.board, log=log)
+    )
+    assert "│ 17:54:12 teaching" in text_of(compose(desk_of(snapshot).screen(), 120, 40))
+    zoomed = desk_of(snapshot, Choices(zoom=Panel.LOG)).screen()
+    assert "2026-11-29 17:54:12 teaching" in text_of(compose(zoomed, 120, 40))
+
+
+def test_a_young_run_fills_the_plot() -> None:
+    snapshot = scene("running")
+    young = snapshot.board.throughput[-3:]
+    board = msgspec.structs.replace(snapshot.board, throughput=young)
+    desk = desk_of(msgspec.structs.replace(snapshot, board=board))
+    text = text_of(compose(desk.screen(), 120, 40))
+    assert "· 1 min ─" in text
+    assert "-30 s" in text
 
 
 def test_filter_keeps_or_leaves_out_lines() -> None:

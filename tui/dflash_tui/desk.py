@@ -11,7 +11,7 @@ from dflash_watch.model import Snapshot
 
 from dflash_tui import state
 from dflash_tui.keys import Key
-from dflash_tui.plot import Sample
+from dflash_tui.plot import Sample, finite
 from dflash_tui.screen import Screen
 from dflash_tui.state import Choices, Shown
 from dflash_tui.theme import ALARMS, State
@@ -62,7 +62,11 @@ class Desk:
             self.choices = state.follow(self.choices)
         self._seen = see(before, snapshot, self.clock.wall_s(), self.clock.monotonic_s())
         board = snapshot.board
-        newest = [Sample(point.t, point.low, point.high) for point in board.throughput]
+        newest = [
+            Sample(t, point.low, point.high)
+            for point in board.throughput
+            if (t := finite(point.t)) is not None
+        ]
         self._points = state.merge_points(self._points, newest)
         self._lines, new = state.merge_lines(self._lines, board.log.lines)
         if self.choices.held is not None:

@@ -66,11 +66,16 @@ def window(seconds: float | None, *, short: bool = False) -> str:
 
 
 def reasons(snapshot: Snapshot) -> str:
-    """The evidence by weight: what speaks for it, what is missing, what speaks against it."""
+    """The evidence by weight, nothing twice: what speaks for it, against it, what is missing."""
     order = {EvidenceKind.FOR: 0, EvidenceKind.AGAINST: 1, EvidenceKind.MISSING: 2}
     words = {EvidenceKind.FOR: "", EvidenceKind.AGAINST: "but ", EvidenceKind.MISSING: "missing: "}
     ranked = sorted(snapshot.evidence, key=lambda one: order[one.kind])
-    return " · ".join(words[one.kind] + clean(one.text) for one in ranked)
+    told: list[str] = []
+    for one in ranked:
+        text = words[one.kind] + clean(one.text)
+        if not any(text in earlier for earlier in told):
+            told.append(text)
+    return " · ".join(told)
 
 
 def open_findings(snapshot: Snapshot) -> int:

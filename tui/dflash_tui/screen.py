@@ -95,7 +95,7 @@ def _content(screen: Screen, panel: Panel, cells: int, height: int) -> tuple[Row
             return pipeline.pipeline_title(view, choices), body
         case Panel.THROUGHPUT:
             body = throughput.throughput(view, choices, points, cells, height)
-            return throughput.throughput_title(view, choices), body
+            return throughput.throughput_title(view, choices, points), body
         case Panel.FINDINGS:
             body = findings.findings(view, choices, cells, height)
             return findings.findings_title(view, choices), body

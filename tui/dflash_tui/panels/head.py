@@ -194,7 +194,8 @@ def _why(view: View) -> str:
     if view.state is State.RUNNING and snapshot.severity is Severity.INFO and told:
         return told
     summary = clean(snapshot.summary)
-    return f"{summary} · {told}" if told and told != summary else summary
+    fresh = [part for part in told.split(" · ") if part and part not in summary]
+    return " · ".join([summary, *fresh])
 
 
 def _blind_why(view: View, snapshot: Snapshot) -> list[str]:

@@ -16,6 +16,10 @@ from dflash_tui.view import View
 
 SILENCE_SHOWN_AFTER_S = 30.0
 
+DATE_FROM = 100
+"""Width from which lines keep a leading date."""
+
+_DATE = re.compile(r"^\d{4}-\d\d-\d\d[ T](?=\d\d:\d\d)")
 _BAD = re.compile(r"\b(error|exception|traceback|critical|fatal|oom|out of memory|killed)\b", re.I)
 _ODD = re.compile(r"\bwarn(ing)?\b", re.I)
 
@@ -79,6 +83,9 @@ def _silent_s(view: View) -> float | None:
 
 
 def _line_row(line: str, cells: int) -> Row:
+    """The line in the colour of its severity; a narrow panel leaves out the date, not the time."""
     text = clean(line)
+    if cells < DATE_FROM:
+        text = _DATE.sub("", text)
     ink = Ink.CRITICAL if _BAD.search(text) else Ink.WARN if _ODD.search(text) else Ink.TEXT
     return fit_row((Span(f" {text}", ink),), cells)

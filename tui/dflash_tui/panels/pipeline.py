@@ -56,7 +56,7 @@ def pipeline_title(view: View, choices: Choices) -> Row:
         rest += f"{' + ' if rest else ''}{others}" if others else ""
         name = "GPUs"
     else:
-        name, rest = "Workers", str(len(board.workers) or "")
+        name, rest = ("Workers", str(len(board.workers))) if board.workers else ("GPUs", "")
     host = f"   {clean(board.host_line)}" if board.host_line else ""
     return title(name, rest + host, focused=focused)
 
@@ -80,15 +80,13 @@ def _without_gpus(snapshot: Snapshot, view: View, cells: int) -> list[Row]:
     rows = workers.worker_rows(board, view.elapsed_s, cells)
     if not rows:
         said = snapshot.views.get("gpu", "")
-        text = (
-            f"no GPU seen ({clean(said)})" if said not in {"", "ok"} else "no GPU, no worker seen"
-        )
+        reason = clean(said.removeprefix("none: "))
+        unseen = f"no GPU seen: {reason}"
+        text = "no GPU, no worker seen" if reason in {"", "ok"} else unseen
         rows = [middle(text, cells)]
     if board.queue is None:
         return rows
-    split = (
-        sum(1 for row in workers.ordered(board) if row.role != "drafter") if board.workers else 0
-    )
+    split = sum(1 for worker in board.workers if worker.role in workers.UPSTREAM)
     return [*rows[:split], queue_row(board.queue, cells), *rows[split:]]
 
 

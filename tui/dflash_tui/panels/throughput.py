@@ -17,7 +17,21 @@ LABEL_CELLS = 8
 PLOT_FROM_ROWS = 5
 
 
-def throughput_title(view: View, choices: Choices) -> Row:
+YOUNG_WINDOWS_S = (60.0, 120.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0)
+"""Shorter windows for a run that fills less than a quarter of the chosen one."""
+
+
+def window_s(view: View, choices: Choices, points: Sequence[Sample]) -> float:
+    """Seconds that the plot shows: as chosen, or less while the data is much younger than that."""
+    known = [point.t for point in points if finite(point.high) is not None]
+    age = max(now_t(view) - min(known), 0.0) if known else 0.0
+    chosen = choices.window_s or max(age, 60.0)
+    if not known or age * 4 >= chosen:
+        return chosen
+    return next((least for least in YOUNG_WINDOWS_S if least >= age), chosen)
+
+
+def throughput_title(view: View, choices: Choices, points: Sequence[Sample]) -> Row:
     """`Throughput tok/s · now 6 120 · baseline 6 000`."""
     focused = choices.focus is Panel.THROUGHPUT
     if view.snapshot is None:
@@ -26,7 +40,9 @@ def throughput_title(view: View, choices: Choices) -> Row:
     rest = f"tok/s · now {count(known(board.tokens_per_s))}"
     if known(board.baseline_tokens_per_s) is not None:
         rest += f" · baseline {count(board.baseline_tokens_per_s)} {DASH}"
-    rest += f" · {window(choices.window_s)}" + (" · from lowest" if choices.auto_scale else "")
+    rest += f" · {window(window_s(view, choices, points))}" + (
+        " · from lowest" if choices.auto_scale else ""
+    )
     return title("Throughput", rest, focused=focused)
 
 
@@ -47,7 +63,7 @@ def throughput(
     axes = _axes(view, choices, points)
     inside = [point for point in points if axes.begin_t <= point.t <= axes.end_t]
     if height < PLOT_FROM_ROWS or cells < 40:
-        return [_spark_row(view, choices, inside, axes, cells)]
+        return [_spark_row(view, inside, axes, cells)]
     if not any(finite(point.high) is not None for point in points):
         return [(), middle("no throughput seen yet", cells)]
     return _plot_rows(view, points, axes, cells, height)
@@ -55,8 +71,7 @@ def throughput(
 
 def _axes(view: View, choices: Choices, points: Sequence[Sample]) -> Axes:
     end = now_t(view)
-    begin = end - choices.window_s if choices.window_s else min((p.t for p in points), default=end)
-    begin = min(begin, end - 60.0)
+    begin = end - window_s(view, choices, points)
     inside = [point for point in points if begin <= point.t <= end]
     highs = [value for value in (finite(point.high) for point in inside) if value is not None]
     lows = [value for value in (finite(point.low) for point in inside) if value is not None]
@@ -70,12 +85,10 @@ def _axes(view: View, choices: Choices, points: Sequence[Sample]) -> Axes:
     return Axes(begin, end, bottom, top)
 
 
-def _spark_row(
-    view: View, choices: Choices, inside: Sequence[Sample], axes: Axes, cells: int
-) -> Row:
+def _spark_row(view: View, inside: Sequence[Sample], axes: Axes, cells: int) -> Row:
     """` tok/s 30m ▇▇▇▇▆▁ now 6 120 base 6 000`."""
     board = view.snapshot.board if view.snapshot else None
-    name = f" tok/s {window(choices.window_s, short=True)} "
+    name = f" tok/s {window(axes.end_t - axes.begin_t, short=True)} "
     tail = f" now {count(known(board.tokens_per_s) if board else None)}"
     if board is not None and known(board.baseline_tokens_per_s) is not None:
         tail += f" base {count(board.baseline_tokens_per_s)}"

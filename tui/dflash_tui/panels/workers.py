@@ -8,6 +8,9 @@ from dflash_tui.cells import Ink, Row, Span, clean, fit
 from dflash_tui.panels.gpurow import role_ink
 from dflash_tui.phrases import count, duration, known
 
+UPSTREAM = ("loader", "target")
+"""Roles before the queue."""
+
 _ORDER = {"loader": 0, "target": 1, "drafter": 2}
 
 
@@ -50,5 +53,5 @@ def _activity(worker: WorkerRow, elapsed_s: float) -> Row:
     wait = f"waits: {clean(worker.wait or '')}"
     wait += f" of {clean(worker.waits_for)}" if worker.waits_for else ""
     wait += "" if since is None else f" {duration(since + elapsed_s)}"
-    long = since is not None and since + elapsed_s > 10
+    long = worker.role in _ORDER and since is not None and since + elapsed_s > 10
     return (Span(wait, Ink.WARN if long else Ink.TEXT), Span(got_on, Ink.DIM))
