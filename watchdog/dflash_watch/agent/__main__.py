@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import signal
 from typing import Any, Dict
 
 from dflash_watch.agent.look import Look
-from dflash_watch.agent.loop import Loop, be_modest, say
+from dflash_watch.agent.loop import Loop, say
+from dflash_watch.agent.manners import be_modest, give_memory_back, raise_descriptor_limit
 from dflash_watch.agent.probes.gpus import GpuSource
 
 
@@ -32,7 +32,7 @@ def main(config_bytes: bytes) -> int:
     gpus = None if config.get("gpus") is False else GpuSource("/proc", config.get("gpu_library"))
     look = Look("/proc", target, gpus)
     # Children are forked from here: what is frozen stays shared with them.
-    gc.collect()
+    give_memory_back()
     gc.freeze()
     reason = Loop(config, look, 0, 1).run()
     say("ends: " + reason)
@@ -47,11 +47,3 @@ def absolute(target: Dict[str, Any]) -> Dict[str, Any]:
         else value
         for key, value in target.items()
     }
-
-
-def raise_descriptor_limit() -> None:
-    """Descriptors of threads are held open: take as many as the hard limit gives, up to 8192."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -25,7 +25,7 @@ FEW_THREADS = 128
 COLLECT_WAIT_S = 0.05
 MAX_PROCESSES = 256
 ROOM_WANTED = (("/dev/shm", "shm"), ("/tmp", "tmp"))  # noqa: S108 - their free room, nothing in them
-PSS_EVERY_S = 60.0
+PSS_EVERY_S, FIRST_PSS_AFTER_S = 60.0, 5.0
 
 
 class Look:
@@ -49,7 +49,9 @@ class Look:
         self._kernel = KernelReader()
         self._gpus = gpus
         self._seq = 0
-        self._threads_read_s = self._switches_read_s = self._pss_read_s = float("-inf")
+        self._threads_read_s = self._switches_read_s = float("-inf")
+        # Not at once: children load their code first.
+        self._pss_read_s = time.monotonic() - PSS_EVERY_S + FIRST_PSS_AFTER_S
         self._num_threads = 0
         self._ticks = 0
         self._pss_bytes: Optional[int] = None

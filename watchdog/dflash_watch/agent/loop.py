@@ -7,9 +7,7 @@ it writes. It never waits for the reader: while that is slow, looks are left out
 from __future__ import annotations
 
 import os
-import platform
 import select
-import socket
 import sys
 import time
 from typing import Any, Dict, List, Optional
@@ -43,14 +41,14 @@ def hello(root: str, code_sha256: str, tools: Dict[str, Optional[str]]) -> Dict[
         "type": "hello",
         "protocol": PROTOCOL,
         "agent_version": AGENT_VERSION + ("+" + code_sha256[:12] if code_sha256 else ""),
-        "python": platform.python_version(),
-        "hostname": socket.gethostname(),
+        "python": sys.version.split()[0],
+        "hostname": os.uname().nodename,
         "boot_id": boot_id(root),
         "pid_namespace": namespace,
         "agent_pid": os.getpid(),
         "uid": os.getuid(),
         "ticks_per_s": proc.TICKS_PER_S,
-        "machine": platform.machine(),
+        "machine": os.uname().machine,
         "tools": tools,
     }
 
@@ -164,32 +162,6 @@ def reply_to(number: Any, error: Optional[str] = None) -> Dict[str, Any]:
     if error is not None:
         reply["error"] = error
     return reply
-
-
-def be_modest() -> None:
-    """Give way to the run: processor, disk, and memory when the kernel must choose."""
-    for step in (_be_nice, _be_idle_on_disk, _be_killed_first):
-        try:
-            step()
-        except (OSError, AttributeError, ValueError):
-            continue  # not allowed here: no reason not to watch
-
-
-def _be_nice() -> None:
-    os.nice(10)
-
-
-def _be_idle_on_disk() -> None:
-    import ctypes
-
-    number = {"x86_64": 251, "aarch64": 30}.get(platform.machine())
-    if number is not None:
-        ctypes.CDLL(None).syscall(number, 1, 0, 3 << 13)  # ioprio_set(this process, idle class)
-
-
-def _be_killed_first() -> None:
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("900")
 
 
 def say(text: str) -> None:

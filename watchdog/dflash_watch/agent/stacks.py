@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -126,6 +125,8 @@ def _dump(pid: int, tool: Optional[str]) -> Dump:
 def run_tool(tool: str, pid: int) -> Dump:
     """One non-blocking dump under a kill timer."""
     command = [tool, "dump", "--json", "--nonblocking", "--full-filenames", "--pid", str(pid)]
+    import subprocess  # late: this runs in a child only
+
     try:
         done = subprocess.run(
             command,

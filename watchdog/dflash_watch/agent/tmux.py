@@ -6,15 +6,14 @@ frame and collected in a later one.
 
 from __future__ import annotations
 
-import glob
 import os
-import shutil
-import subprocess
 from typing import List, NamedTuple, Optional, Tuple
+
+from dflash_watch.agent.tools import which
 
 FORMAT = "#{pane_id} #{pane_pid} #{pane_tty} #{pane_active}#{window_active}"
 LOOK_S = 2.0
-PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin:/opt/bin"
+PLACES = ["/usr/local/bin", "/usr/bin", "/bin", "/snap/bin", "/opt/bin"]
 
 
 class Pane(NamedTuple):
@@ -29,21 +28,35 @@ class Pane(NamedTuple):
 
 def command(socket: str) -> List[str]:
     """The words before a tmux subcommand."""
-    return [shutil.which("tmux", path=PLACES) or "tmux", "-S", socket]
+    return [which("tmux", PLACES) or "tmux", "-S", socket]
 
 
 def sockets() -> List[str]:
     """Servers of every user whose socket can be seen, one's own first."""
     base = os.environ.get("TMUX_TMPDIR") or "/tmp"  # noqa: S108 - where tmux keeps them
     own = os.path.join(base, f"tmux-{os.getuid()}")
-    found = glob.glob(os.path.join(base, "tmux-*", "*"))
+    found = []
+    for directory in list_names(base):
+        if directory.startswith("tmux-"):
+            inside = os.path.join(base, directory)
+            found += [os.path.join(inside, name) for name in list_names(inside)]
     return sorted(
         found, key=lambda path: (not path.startswith(own), not path.endswith("/default"), path)
     )
 
 
+def list_names(directory: str) -> List[str]:
+    """What stands in a directory; nothing where it cannot be read."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
 def ask(socket: str, *words: str) -> Optional[str]:
     """What tmux says, within a deadline; None when it does not."""
+    import subprocess  # late: only where there is a tmux
+
     try:
         done = subprocess.run(
             command(socket) + list(words),
@@ -70,7 +83,7 @@ def parse_panes(text: str, socket: str) -> List[Pane]:
 
 def pane_of(session: str) -> Tuple[Optional[Pane], str]:
     """The active pane of a session (or `session:window.pane`), or why there is none."""
-    if shutil.which("tmux", path=PLACES) is None:
+    if which("tmux", PLACES) is None:
         return None, f"tmux {session}: there is no tmux here"
     seen = sockets()
     for socket in seen:

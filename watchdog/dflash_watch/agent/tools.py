@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Dict, List, Optional
 
 from dflash_watch.agent.proc import read_argv, read_link, read_text
@@ -28,7 +27,7 @@ class Tools:
         """Path of a tool: in the run's own environment, on PATH, in the usual places, or pushed."""
         path = os.environ.get("PATH", "").split(os.pathsep)
         directories = [place for place in [*near, *path, *PLACES] if place.startswith("/")]
-        found = shutil.which(name, path=os.pathsep.join(directories))
+        found = which(name, directories)
         if found is not None:
             return found
         descriptor = self._pushed.get(name)
@@ -50,6 +49,15 @@ class Tools:
             os.close(self._pushed[name])
         self._pushed[name] = descriptor
         return None
+
+
+def which(name: str, directories: List[str]) -> Optional[str]:
+    """The first executable of that name in these directories."""
+    for directory in directories:
+        path = os.path.join(directory, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
 
 
 def digest(data: bytes) -> str:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, Optional, Tuple
 
 from dflash_events import RunDirError
-from dflash_events.reader import BeatReader, beats_path, identity_from
+from dflash_events.beat_reader import BeatReader
+from dflash_events.identity import identity_from
+
+
+def page_path(run_dir: str, manifest: Dict[str, Any]) -> str:
+    """Where the page is: in shared memory while the run lives, beside run.json afterwards.
+
+    Raises:
+        RunDirError: the run has none; says why.
+    """
+    named, kept = manifest.get("beats_path"), os.path.join(run_dir, "beats")
+    for path in (named, kept):
+        if isinstance(path, str) and os.path.lexists(path):
+            return path
+    note = manifest.get("beats_note") or "no page at %s" % (named or kept)
+    raise RunDirError(f"beat page: {note}")
 
 
 class BeatsReader:
@@ -20,7 +36,7 @@ class BeatsReader:
     ) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
         """`frame.BeatPage` of this moment, or None and why."""
         try:
-            path = beats_path(run_dir, manifest)
+            path = page_path(run_dir, manifest)
             key = (str(path), repr(manifest.get("process")))
             if self._reader is None or key != self._key or not self._reader.is_current():
                 self.close()

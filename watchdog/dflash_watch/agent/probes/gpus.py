@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from dflash_watch.agent.child import Child
+from dflash_watch.agent.manners import give_memory_back
 
 DEADLINE_S = 4.0
 
@@ -63,5 +64,6 @@ class GpuSource:
             from dflash_watch.agent.nvml import Sampler
 
             self._sampler = Sampler(self._root, self._library)
+            give_memory_back()
         answer: Dict[str, Any] = self._sampler.read(request.get("pids") or [])
         return answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import Any, Dict, List, Optional, Tuple
 
 from dflash_watch.agent import proc
@@ -20,7 +19,7 @@ class HostReader:
     def __init__(self, root: str, cgroup_root: str = "/sys/fs/cgroup") -> None:
         self._root, self._cgroup_root = root, cgroup_root
         self._cpu: Optional[Tuple[int, int]] = None
-        self._hostname = socket.gethostname()
+        self._hostname = os.uname().nodename
 
     def read(self, pid: Optional[int]) -> Dict[str, Any]:
         """`frame.HostSample` without disks.
