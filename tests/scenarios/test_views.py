@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dflash_watch.engine import Engine
 from dflash_watch.frame import Gap, GpuSample
-from scenarios.timeline import Timeline
+from dflash_watch.limits import LearnedLimits
+from scenarios.timeline import Timeline, playbooks
 
 
 def settled(run: Timeline) -> tuple[str, str]:
@@ -133,3 +135,75 @@ def test_a_blind_gap_teaches_no_limit():
     run.unseen(90, frozen=True)
     run.go(10)
     assert run.engine.limits.limit("training").seconds == before.seconds
+
+
+def test_attempts_to_connect_again_keep_the_reason_of_the_loss():
+    run = Timeline.training()
+    run.link("lost", "container is frozen")
+    run.link("connecting")
+    run.unseen(10)
+    assert settled(run) == ("blind", "watch-lost")
+    assert "container is frozen" in run.last.summary
+
+
+def test_a_finished_run_stays_finished_when_the_link_goes():
+    run = Timeline.training()
+    run.event("exit", code=0, reason="done")
+    run.go(2)
+    run.link("closed", "agent ended")
+    assert run.last.verdict == "finished"
+
+
+def test_one_look_at_a_silent_run_claims_neither_life_nor_death():
+    run = Timeline(is_ours=False)
+    run.hello()
+    run.say("step 50/100 loss 2.0\n")
+    run.log_changes = {"mtime_age_s": 900.0}
+    run.freeze()
+    run.go(1)
+    assert run.last.verdict == "quiet"
+    assert run.last.severity == "warning"
+    assert "one look" in run.last.summary
+
+
+def test_a_run_that_had_stalled_before_anybody_looked_is_found_stalled():
+    run = Timeline(is_ours=False)
+    run.hello()
+    run.say("step 50/100 loss 2.0\n")
+    run.log_changes = {"mtime_age_s": 900.0}
+    run.freeze()
+    run.go(1)
+    run.log_changes = {}
+    run.go(20)
+    assert run.last.verdict == "stalled"
+    assert len(run.incidents()) == 1
+
+
+def test_a_recording_fed_again_gives_the_same_snapshots():
+    run = Timeline.training(20)
+    run.freeze()
+    run.wait("drafter-0", "lock", on="drafter-1")
+    run.wait("drafter-1", "lock", on="drafter-0")
+    run.go(30)
+    again = Engine(run.options, playbooks())
+    assert [again.advance(record) for record in run.records] == run.snapshots
+
+
+def test_limits_learned_before_the_watchdog_restarted_still_hold():
+    run = Timeline.training(60)
+    kept = LearnedLimits.from_data(run.engine.limits.to_data())
+    again = Engine(run.options, playbooks(), limits=kept)
+    for record in run.records[:8]:
+        again.advance(record)
+    assert again.limits.limit("training").seconds == run.engine.limits.limit("training").seconds
+    assert again.limits.is_taught("training")
+
+
+def test_limits_of_another_run_are_not_believed():
+    run = Timeline.training(60)
+    kept = LearnedLimits.from_data(run.engine.limits.to_data())
+    same = Timeline.training(3, limits=kept, steps_per_s=0.0)
+    assert same.engine.limits.is_taught("training")
+    kept.identity = "someone else"
+    other = Timeline.training(3, limits=kept, steps_per_s=0.0)
+    assert not other.engine.limits.is_taught("training")

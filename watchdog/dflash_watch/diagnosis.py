@@ -177,7 +177,7 @@ class _Blanks(dict[str, str]):
 
 def _sentence(match: Match, why: str) -> str:
     detail = match.required[0].summary
-    detail = why if detail in why else detail
+    detail = why if why.startswith(detail) else detail
     if not match.playbook.summary:
         return f"{match.playbook.title}: {detail}"
     words = _Blanks(subject=_subject(match), detail=detail, since=why)

@@ -13,7 +13,7 @@ from dflash_watch.board import build_board
 from dflash_watch.detectors import run_all
 from dflash_watch.detectors.base import View
 from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next, settling_look
-from dflash_watch.findings import Findings, notable
+from dflash_watch.findings import Findings, Line, notable
 from dflash_watch.frame import Frame, Record
 from dflash_watch.incidents import BAD, Incidents, Situation
 from dflash_watch.limits import LearnedLimits
@@ -235,13 +235,11 @@ class Engine:
     ) -> None:
         lines = list(notable(symptoms, found.explains))
         if found.since_t is not None and found.playbook is not None:
-            used = {one.split("|")[0] for one in found.playbook.requires}
-            lines = [line for line in lines if line[0] not in used]
-            lines.insert(
-                0, (found.failure, found.subject, found.severity, found.since_t, found.summary)
-            )
+            used = {one for group in found.playbook.requires for one in group.split("|")}
+            lines = [line for line in lines if line.name not in used]
+            lines.insert(0, _line(found, found.since_t))
         elif now.verdict in BAD:
-            lines.insert(0, (found.failure, "run", found.severity, now.since_t, found.summary))
+            lines.insert(0, _line(found, now.since_t))
         if now.verdict == Verdict.BLIND:
             lines = lines[:1]
         self._findings.advance(self._window.now_t, lines)
@@ -275,6 +273,12 @@ class Engine:
             playbook=found.playbook.name if found.playbook is not None else None,
             incident=self._incidents.shown, wants=wants, link=_link(window), board=board,
         )  # fmt: skip
+
+
+def _line(found: Diagnosis, since_t: float) -> Line:
+    return Line(
+        found.failure, found.subject, found.severity, since_t, found.summary, is_failure=True
+    )
 
 
 def _no_stacks(*, gone: bool, own_word: bool) -> str | None:

@@ -253,7 +253,6 @@ def _working(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
 
 def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None) -> Judgement:
     phase, now_t, age_s = view.progress.phase, view.now_t, view.age_s() or 0.0
-    moves, since_t = view.progress.work.moves, view.now_t - (view.age_s() or 0.0)
     if phase is not None and "progress-overdue" not in named:
         why = f"{phase.name} for {duration(now_t - phase.since_t)}"
         why += f" (budget {duration(phase.budget_s)})"
@@ -261,29 +260,56 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
             verdict=Verdict.QUIET, since_t=phase.since_t, why=why,
             failure=PHASE_FAILURES.get(phase.name),
         )  # fmt: skip
-    why = f"no step for {duration(age_s)} (limit {duration(view.limit.seconds)}"
-    why += f": {view.limit.why})"
+    silence = f"no step for {duration(age_s)} (limit {duration(view.limit.seconds)}"
+    silence += f": {view.limit.why})"
+    since_t = now_t - age_s
     owner = named.get("gil-owner-fixed")
     if owner is not None:
-        return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=f"{why}; {owner.summary}")
-    if moves:
-        budget_s = max(QUIET_LEAST_S, QUIET_LIMITS * view.limit.seconds)
-        if age_s > budget_s:
-            why = f"{why}; work moves, but for longer than {duration(budget_s)}"
-            return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=why)
-        cores = view.progress.work.cpu_cores
-        why += f"; work moves ({cores:.1f} cores)" if cores is not None else "; work moves"
-        return Judgement(verdict=Verdict.QUIET, since_t=since_t, why=why)
-    dead = named.get("worker-failed")
-    if moves is None and dead is not None:
-        return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=f"{why}; {dead.summary}")
-    if moves is None:
-        why += "; neither processes nor GPUs can be seen"
-        return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=why, failure="unknown")
-    if not _is_confirmed(view) and previous is not None:
+        return _unexplained(Verdict.STALLED, since_t, silence, owner.summary)
+    if view.progress.work.moves:
+        return _working_silently(view, since_t, silence)
+    if view.progress.work.moves is None:
+        return _unseen_work(view, named, since_t, silence)
+    still = f"nothing moved for {duration(view.progress.still_s(view.window))}"
+    if _is_confirmed(view):
+        return _unexplained(Verdict.STALLED, since_t, silence, still)
+    fresh = view.suspect_since_t is None or now_t - view.suspect_since_t < CONFIRM_S
+    if previous is not None and previous.verdict != Verdict.QUIET and fresh:
         return previous
-    why += f"; nothing moves for {duration(view.progress.still_s(view.window))}"
-    return Judgement(verdict=Verdict.STALLED, since_t=since_t, why=why)
+    return _unexplained(Verdict.QUIET, since_t, silence, still)
+
+
+def _unexplained(verdict: Verdict, since_t: float, silence: str, why: str) -> Judgement:
+    return Judgement(
+        verdict=verdict, since_t=since_t, why=f"{silence}; {why}",
+        failure="unknown" if verdict == Verdict.BLIND else None,
+        past_budget=verdict == Verdict.QUIET,
+    )  # fmt: skip
+
+
+def _working_silently(view: View, since_t: float, silence: str) -> Judgement:
+    """Work moves: quiet, for a time."""
+    budget_s = max(QUIET_LEAST_S, QUIET_LIMITS * view.limit.seconds)
+    if (view.age_s() or 0.0) > budget_s:
+        why = f"work moves, but for longer than {duration(budget_s)}"
+        return _unexplained(Verdict.STALLED, since_t, silence, why)
+    cores = view.progress.work.cpu_cores
+    why = f"{silence}; work moves" + (f" ({cores:.1f} cores)" if cores is not None else "")
+    return Judgement(verdict=Verdict.QUIET, since_t=since_t, why=why)
+
+
+def _unseen_work(
+    view: View, named: Mapping[str, Symptom], since_t: float, silence: str
+) -> Judgement:
+    """Nothing is known about work: only hard evidence in the log may say more than blind."""
+    dead = named.get("worker-failed")
+    if dead is not None:
+        return _unexplained(Verdict.STALLED, since_t, silence, dead.summary)
+    if view.window.tracks.processes:
+        why = "one look cannot tell whether work moves"
+        return _unexplained(Verdict.QUIET, since_t, silence, why)
+    why = "neither processes nor GPUs can be seen"
+    return _unexplained(Verdict.BLIND, since_t, silence, why)
 
 
 def _is_confirmed(view: View) -> bool:

@@ -67,6 +67,8 @@ def _queue_calls(view: View, role: str) -> bool:
     if not told.depths or not told.capacity:
         return False
     depth = told.depths[-1][1]
+    if role == "loader":
+        return False
     return depth > 0 if role == "drafter" else depth < told.capacity
 
 

@@ -34,10 +34,11 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     """Lost link, or silence over an open one."""
     sight, window = view.window.sight, view.window
     since_t = window.frame.t if window.frame is not None else window.now_t
-    if sight.link.state in {"lost", "closed"}:
+    if sight.lost_watcher_t is not None or sight.link.state == "closed":
         if sight.lost_s >= params.lost_s or sight.link.state == "closed" or window.frame is None:
-            reason = sight.link.reason or "no reason given"
-            text = f"link {sight.link.state}: {reason}"
+            reason = sight.lost_reason or sight.link.reason or "no reason given"
+            state = "closed" if sight.link.state == "closed" else "lost"
+            text = f"link {state}: {reason}"
             yield symptom("link", Severity.WARNING, since_t, text, Source.LINK)
     elif window.frame is not None:
         limit_s = max(params.silent_s, params.paces * (sight.pace_s or params.silent_s / 2))

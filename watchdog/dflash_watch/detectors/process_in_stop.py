@@ -23,7 +23,7 @@ class Params:
 
     least_s: float = 1.5
     """A stack dump in blocking mode stops a process for less."""
-    looks: int = 3
+    looks: int = 2
     """Looks in a row."""
 
 

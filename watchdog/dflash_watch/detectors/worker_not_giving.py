@@ -1,4 +1,4 @@
-"""A target rests although the queue has room or drafters wait for it.
+"""A target, or the loader before it, rests although there is room or others wait for it.
 
 Sees:       beat slots: its last progress, why it waits, who ends up waiting for it.
 Means:      it is blocked outside any wait it names, or only half alive.
@@ -35,7 +35,8 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     limit_s = view.limit.seconds if view.is_taught else params.untaught_s
     least_s = max(params.least_s, params.limit_share * limit_s)
     yield from resting_gpus(view, "target")
-    for idle in idle_workers(view, "target", least_s):
+    idle_ones = (*idle_workers(view, "target", least_s), *idle_workers(view, "loader", least_s))
+    for idle in idle_ones:
         text = f"{idle.worker.name} made no progress for {duration(idle.since_s)}; {idle.why}"
         since_t = view.now_t - idle.since_s
         yield symptom(idle.worker.name, Severity.CRITICAL, since_t, text, Source.BEATS)

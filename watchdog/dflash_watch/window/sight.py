@@ -30,8 +30,9 @@ class Sight:
         self.silent_s = 0.0
         """Seconds since the newest frame, at least."""
         self.lost_watcher_t: float | None = None
+        self.lost_reason: str | None = None
         self.lost_s = 0.0
-        """For how long the link has been lost."""
+        """For how long the link has been lost, attempts to connect again included."""
 
     @property
     def pace_s(self) -> float | None:
@@ -65,8 +66,9 @@ class Sight:
             if record.state != self.link.state:
                 self.link_since_t = now_t
             self.link = record
-            if record.state == "lost" and self.lost_watcher_t is None:
-                self.lost_watcher_t = record.t
+            if record.state == "lost":
+                self.lost_watcher_t = self.lost_watcher_t or record.t
+                self.lost_reason = record.reason or self.lost_reason
         if self.lost_watcher_t is not None:
             self.lost_s = max(record.t - self.lost_watcher_t, 0.0)
 
