@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import threading
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from dflash_watch.actions import Actions, Journal
 from dflash_watch.clock import Clock, SystemClock
 from dflash_watch.commands.context import Context, interrupt_on_signals, write_line
 from dflash_watch.commands.refusals import refuse_wrong_pid
 from dflash_watch.commands.request import Request, build_request
 from dflash_watch.commands.values import parse_number
 from dflash_watch.errors import LinkError
-from dflash_watch.live import Live
 from dflash_watch.model import Confidence, Evidence, EvidenceKind, Snapshot, Source, Verdict
 from dflash_watch.session import Session
 from dflash_watch.units import duration
+
+if TYPE_CHECKING:
+    from dflash_watch.live import Live
 
 LOOKS = 4
 """In the window: some things are believed only when seen several times in a row."""
@@ -57,17 +59,20 @@ class Patience:
     def __call__(self, live: Live) -> bool:
         """Nothing more is worth waiting for."""
         snapshot, link = live.snapshot, live.link
-        if self._clock.monotonic_s() >= self._end_s:
+        is_lost = link is not None and link.state in ("lost", "closed")
+        if is_lost or self._clock.monotonic_s() >= self._end_s:
             return True
-        if live.frames == 0 or snapshot is None or snapshot.data_t is None:
-            return link is not None and link.state in ("lost", "closed")
+        if live.frame is None or snapshot is None or snapshot.data_t is None:
+            return False
+        if live.frame.run.state == "none":
+            return live.frames >= 2
         if self._first_t is None:
             self._first_t, self._first_step = snapshot.data_t, snapshot.board.step
         self.seen_s = snapshot.data_t - self._first_t
         if snapshot.board.step is not None and self._first_step is not None:
             self.steps = snapshot.board.step - self._first_step
         # Frames come a few milliseconds early or late; nobody waits a whole window for those.
-        return live.frames >= 2 and self.seen_s >= 0.9 * self._window_s
+        return self.seen_s >= 0.9 * self._window_s
 
 
 def look_twice(request: Request, clock: Clock, patience: Patience) -> Live:
@@ -76,7 +81,9 @@ def look_twice(request: Request, clock: Clock, patience: Patience) -> Live:
     session = Session(request.place, request.target, request.every_s, clock)
     try:
         # Loaded while the session connects: a tenth of a second nobody waits for.
+        from dflash_watch.actions import Actions, Journal  # noqa: PLC0415
         from dflash_watch.engine import Engine  # noqa: PLC0415
+        from dflash_watch.live import Live  # noqa: PLC0415
         from dflash_watch.playbooks import load_playbooks  # noqa: PLC0415
 
         actions = Actions(None, Journal(None, clock, ""), clock)

@@ -82,4 +82,4 @@ def state_dir() -> Path:
 
 def incidents_dir(option: str | None) -> Path:
     """Where incidents go: the option, else the state directory."""
-    return Path(option).expanduser() if option else state_dir() / "incidents"
+    return Path(option).expanduser().absolute() if option else state_dir() / "incidents"

@@ -42,12 +42,23 @@ def attach_sink(
     render: Render = (
         JsonLines().lines if given.json else PlainLines(is_coloured=context.has_colour).lines
     )
+    render = after_first_word(render)
     if lossless:
         live.attach(lambda snapshot: write_all(render(snapshot)))
         return lambda _timeout_s: None
     lines = LineSink(render, stop)
     live.attach(lines)
     return lines.close
+
+
+def after_first_word(render: Render) -> Render:
+    """The same, but silent until something is known: a connection being made is no news."""
+
+    def lines(snapshot: Snapshot) -> Iterable[str]:
+        is_waiting = snapshot.data_t is None and snapshot.link.state in ("connecting", "up")
+        return () if is_waiting else render(snapshot)
+
+    return lines
 
 
 def write_all(lines: Iterable[str]) -> None:
