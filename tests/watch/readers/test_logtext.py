@@ -76,6 +76,26 @@ def test_ranks_that_print_into_one_line_are_read_apart() -> None:
     assert seen[-1].tokens_per_s == 694423
 
 
+def test_the_trainer_of_transformers_is_read_with_its_bars_and_dicts_in_one_stream() -> None:
+    seen = read((LOGS / "hf-trainer-with-bars.log").read_text())
+    main = [s for s in of(facts.StepSeen, seen) if s.total == 30]
+    assert [s.step for s in main] == [5, 10, 15, 16, 20, 25, 30]
+    assert [s.loss for s in of(facts.StepSeen, seen) if s.fmt == "dict"][:2] == [0.8686, 0.647]
+    assert [fact.how for fact in of(facts.DoneSeen, seen)] == ["bar", "words"]
+    assert len(of(facts.PhaseSeen, seen)) == 3
+    assert not of(facts.TracebackSeen, seen)
+
+
+def test_the_trainer_of_transformers_without_bars_moves_by_its_epochs() -> None:
+    seen = read((LOGS / "hf-trainer-without-bars.log").read_text())
+    assert [s.value for s in of(facts.StepSeen, seen)] == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+    assert [fact.how for fact in of(facts.DoneSeen, seen)] == ["words"]
+
+
+def test_an_empty_bar_is_no_step() -> None:
+    assert steps("Processing Samples:   0%|          | 0/50 [00:00<?, ?it/s]") == []
+
+
 def test_a_pane_that_shows_loading_says_which_target_and_how_long_one_took() -> None:
     seen = of(facts.LoadingSeen, read(LOADING))
     assert (seen[0].total, seen[0].what) == (5, "Loading 5 target models")

@@ -83,7 +83,7 @@ class Meaning:
             return self._loading_bar(bar, text, at)
         series = f"bar:{bar.name}/{bar.total}"
         moved = self._counters.move(series, bar.n)
-        if moved is None:
+        if moved is None or bar.n == 0:  # an empty bar is drawn before anything is done
             return []
         tokens_per_s, loss = numbers.figures(text)
         step = facts.StepSeen(
