@@ -213,6 +213,13 @@ def test_a_thread_that_idles_by_design_is_a_helper(helper: ThreadStack) -> None:
     assert is_helper(helper)
 
 
+def test_a_thread_whose_work_calls_a_logger_is_no_helper() -> None:
+    deep = [("log", "wandb/sdk/run.py", 9), *[("step", "train.py", n) for n in range(5)]]
+    assert not is_helper(thread(1, *deep, name="drafter-0"))
+    main = ("_wait_for_tstate_lock", "threading.py", 1049), ("run", "wandb/internal.py", 3)
+    assert not is_helper(thread(1, *main, name="MainThread"))
+
+
 def test_a_nameless_thread_that_holds_the_interpreter_lock_is_no_helper() -> None:
     assert not is_helper(thread(1, name="python", state="S", owns_gil=True))
 

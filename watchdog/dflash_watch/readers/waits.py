@@ -12,6 +12,8 @@ import msgspec
 
 from dflash_watch.frame import StackFrame, ThreadStack
 
+ENTRY = 5
+"""Frames from the outside in which a thread's purpose shows."""
 NEAR = 4
 """Frames from the leaf in which a blocking call counts."""
 
@@ -137,13 +139,16 @@ def wait_reason(thread: ThreadStack) -> str:
 
 def is_helper(thread: ThreadStack) -> bool:
     """The thread is a service of the interpreter or a library, idle by design, or has no frames."""
+    if thread.name == "MainThread":
+        return False
     if thread.name and _HELPER_NAMES.match(thread.name):
         return True
     if not thread.frames:
         return (
             thread.state in (None, "S") and not thread.owns_gil and thread.name in (None, "python")
         )
-    return _first(_HELPERS, thread.frames) is not None
+    # What the thread was started for, not a library that its work happens to call.
+    return _first(_HELPERS, thread.frames[-ENTRY:]) is not None
 
 
 def _first(rules: tuple[Rule, ...], frames: tuple[StackFrame, ...]) -> str | None:
