@@ -59,9 +59,9 @@ def window(seconds: float | None, *, short: bool = False) -> str:
     if seconds < 60:
         text = f"{seconds:.0f} s"
     elif seconds < 7200:
-        text = f"{seconds / 60:.0f} {'m' if short else 'min'}"
+        text = f"{round(seconds / 60, 1):g} {'m' if short else 'min'}"
     else:
-        text = f"{min(seconds / 3600, 9999):.0f} h"
+        text = f"{round(min(seconds / 3600, 9999), 1):g} h"
     return text.replace(" ", "") if short else text
 
 
