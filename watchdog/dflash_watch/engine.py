@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from dflash_watch.board import build_board
+from dflash_watch.census import Census
 from dflash_watch.detectors import run_all
 from dflash_watch.detectors.base import View
 from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next, settling_look
+from dflash_watch.endings import Judgement
 from dflash_watch.findings import Findings, Line, notable
 from dflash_watch.frame import Frame, Record
 from dflash_watch.incidents import BAD, Incidents, Situation
@@ -35,15 +37,11 @@ from dflash_watch.progress import Progress
 from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.logtext import LogReader
 from dflash_watch.readers.stacks import Comparison, compare
-from dflash_watch.verdict import Judgement, judge
+from dflash_watch.verdict import judge
 from dflash_watch.views import views_of
 from dflash_watch.window import Window
 from dflash_watch.window.waits import read_waits
 
-CENSUS_EVERY_S = 60.0
-CENSUS_SETTLE_S = 3.0
-CENSUS_EARLY = 4
-"""So many may follow each other closely, while threads are being started."""
 SUSPICIOUS = frozenset(
     {
         "process-in-stop", "process-in-disk-wait", "ticker-silent", "wait-cycle", "work-still",
@@ -84,8 +82,7 @@ class Engine:
         self._judgement: Judgement | None = None
         self._seeing: Judgement | None = None
         """The newest judgement that was not blind."""
-        self._census_t: float | None = None
-        self._censuses = 0
+        self._census = Census()
         self._alarmed = False
         self._compared: tuple[tuple[float, ...], Comparison] | None = None
 
@@ -114,7 +111,8 @@ class Engine:
             self._playbooks,
         )  # fmt: skip
         wants = self._advance_incident(view, judgement, diagnosis, symptoms)
-        wants += self._census(judgement, fresh=isinstance(record, Frame))
+        if isinstance(record, Frame):
+            wants += self._census.advance(self._window, judgement.verdict)
         self._note_findings(judgement, diagnosis, symptoms)
         snapshot = self._publish(view, judgement, diagnosis, wants)
         self._snapshot = msgspec.structs.replace(
@@ -210,25 +208,6 @@ class Engine:
             no_stacks=_no_stacks(gone=gone, own_word=own_word),
         )  # fmt: skip
         return self._incidents.advance(situation, self._window.samples.newest)
-
-    def _census(self, now: Judgement, *, fresh: bool) -> tuple[StackRequest, ...]:
-        """Names of threads while all is well: soon after the start, then when threads change."""
-        window = self._window
-        pid, main = window.main_pid(), window.main()
-        if not fresh or pid is None or main is None or not main.sample.is_python:
-            return ()
-        if now.verdict not in {Verdict.INITIALISING, Verdict.RUNNING, Verdict.SLOW}:
-            return ()
-        changed_t = window.tracks.threads_changed_t or window.first_t or window.now_t
-        settled = window.now_t - changed_t >= CENSUS_SETTLE_S
-        last = self._census_t
-        pause_s = CENSUS_EVERY_S if self._censuses >= CENSUS_EARLY else CENSUS_SETTLE_S
-        due = last is None or (changed_t > last and window.now_t - last >= pause_s)
-        if not (settled and due):
-            return ()
-        self._census_t = window.now_t
-        self._censuses += 1
-        return (StackRequest(label="census", pid=pid, reason="names of the threads"),)
 
     def _note_findings(
         self, now: Judgement, found: Diagnosis, symptoms: tuple[Symptom, ...]

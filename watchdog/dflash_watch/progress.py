@@ -6,20 +6,20 @@ SM activity) although no step is seen. GPU utilisation is none of them.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from dataclasses import dataclass
 
-from dflash_watch.frame import StackSample
+from dflash_watch.phases import (
+    BUDGETS_S,
+    Phase,
+    build_phase,
+    is_compiler,
+    phase_of_stacks,
+    told_phase,
+)
 from dflash_watch.readers.facts import StepSeen
-from dflash_watch.readers.waits import is_helper, wait_reason
 from dflash_watch.window import Window
 
-BUDGETS_S = {
-    "loading": 1800.0, "tuning": 1200.0, "compiling": 1200.0, "warm-up": 1200.0,
-    "evaluating": 1800.0, "checkpointing": 900.0, "stopping": 120.0,
-}  # fmt: skip
-START_BUDGET_S = 1800.0
 WORK_WINDOW_S = 3.0
 CPU_BELIEVED = 0.03
 """Cores; pollers and tickers stay below."""
@@ -32,28 +32,6 @@ STEPPING_S = 5.0
 EVALUATION_S = 30.0
 """An evaluation bar that moved so lately explains silence of the steps."""
 UNNAMED_MOVES = 3
-PHASES_OF_WAITS = {
-    "tune": "tuning", "compile": "compiling", "save": "checkpointing", "load": "loading",
-    "import": "loading",
-}  # fmt: skip
-SAVES = re.compile(r"^_?(?:write|save)_(?:checkpoint|model|state|weights)\w*$|^checkpoint_now$")
-EVALUATES = re.compile(r"^_?(?:run_)?(?:evaluat|validat(?:e|ion)(?:_|$)|eval_loop)\w*$")
-COMPILERS = re.compile(
-    r"^(cc1(plus)?|gcc|g\+\+|c\+\+|clang\S*|as|ld|nvcc|ptxas|cicc|ninja|collect2)$"
-)
-BEFORE_STEPS = frozenset({"loading", "tuning", "compiling", "warm-up"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """What the run is in, how that is known, and how long it may take."""
-
-    name: str
-    since_t: float
-    budget_s: float
-    source: str
-    """`events`, `log`, `stacks`, `process`."""
-    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +189,7 @@ class Progress:
     # -- phases ----------------------------------------------------------------------------
 
     def _take_phase(self, window: Window) -> None:
-        found = _told_phase(window) or self._seen_phase(window)
+        found = told_phase(window) or self._seen_phase(window)
         if self.phase is not None and (found is None or found.name != self.phase.name):
             self.quiet_end_t = window.now_t
         self.phase = found
@@ -224,7 +202,7 @@ class Progress:
         """Phase of a run that says nothing about it, by log lines, stacks and compilers."""
         fact = window.logs.phase
         if fact is not None and fact.name in BUDGETS_S:
-            return _phase(fact.name, fact.t, "log", detail=fact.text)
+            return build_phase(fact.name, fact.t, "log", detail=fact.text)
         if self._stepping(window):
             return None
         if self._evaluated_t is not None and window.now_t - self._evaluated_t < EVALUATION_S:
@@ -235,7 +213,8 @@ class Progress:
             name = phase_of_stacks(sample)
             if name is not None and not (name == "loading" and self.first_step_t is not None):
                 return self._since(name, sample.t, "stacks")
-        busy = next((p for p in window.tracks.processes.values() if _compiles(p.sample.comm)), None)
+        children = window.tracks.processes.values()
+        busy = next((one for one in children if is_compiler(one.sample.comm)), None)
         if busy is not None:
             return self._since("compiling", window.now_t, "process", busy.sample.comm)
         loading = window.logs.loading[-1] if window.logs.loading else None
@@ -249,7 +228,7 @@ class Progress:
     def _since(self, name: str, t: float, source: str, detail: str | None = None) -> Phase:
         if self.phase is not None and self.phase.name == name:
             t = self.phase.since_t
-        return _phase(name, t, source, detail=detail)
+        return build_phase(name, t, source, detail=detail)
 
     # -- work ------------------------------------------------------------------------------
 
@@ -283,42 +262,3 @@ class Progress:
         if self.still_since_t is None:
             return 0.0
         return window.sight.seen_s(self.still_since_t, window.now_t)
-
-
-def _phase(
-    name: str, since_t: float, source: str, budget_s: float | None = None, detail: str | None = None
-) -> Phase:
-    budget = budget_s or BUDGETS_S.get(name, START_BUDGET_S)
-    return Phase(name=name, since_t=since_t, budget_s=budget, source=source, detail=detail)
-
-
-def _told_phase(window: Window) -> Phase | None:
-    """Innermost finite phase that has begun and not ended, by events and beats."""
-    for phase in reversed(window.told.phases):
-        if phase.name in BUDGETS_S:
-            return _phase(phase.name, phase.since_t, "events", phase.budget_s, phase.detail)
-    if window.told.tuning:
-        kernel, since_t = next(iter(window.told.tuning.items()))
-        return _phase("tuning", since_t, "events", detail=kernel)
-    return None
-
-
-def phase_of_stacks(sample: StackSample) -> str | None:
-    """Finite phase that a stack sample shows; service threads that are in every dump left out."""
-    found = set()
-    for thread in sample.threads:
-        if is_helper(thread):
-            continue
-        names = [frame.name.rpartition(".")[2] for frame in thread.frames]
-        if any(SAVES.match(name) for name in names):
-            found.add("checkpointing")
-        if any(EVALUATES.match(name) for name in names):
-            found.add("evaluating")
-        is_import = "_find_and_load" in names
-        found.add("loading" if is_import else PHASES_OF_WAITS.get(wait_reason(thread), ""))
-    order = ("tuning", "compiling", "checkpointing", "evaluating", "loading")
-    return next((name for name in order if name in found), None)
-
-
-def _compiles(comm: str) -> bool:
-    return COMPILERS.match(comm) is not None

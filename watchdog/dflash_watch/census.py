@@ -1,0 +1,39 @@
+"""Names of threads, taken while all is well: a thread that vanishes later has no name any more."""
+
+from __future__ import annotations
+
+from dflash_watch.model import StackRequest, Verdict
+from dflash_watch.window import Window
+
+EVERY_S = 60.0
+SETTLE_S = 3.0
+"""After threads last came or went."""
+EARLY = 4
+"""So many may follow each other closely, while threads are being started."""
+WELL = frozenset({Verdict.INITIALISING, Verdict.RUNNING, Verdict.SLOW})
+
+
+class Census:
+    """When to look at the threads again."""
+
+    def __init__(self) -> None:
+        self._taken_t: float | None = None
+        self._count = 0
+
+    def advance(self, window: Window, verdict: Verdict) -> tuple[StackRequest, ...]:
+        """A request soon after the start, and when threads have changed since the last."""
+        pid, main = window.main_pid(), window.main()
+        if pid is None or main is None or not main.sample.is_python or verdict not in WELL:
+            return ()
+        changed_t = window.tracks.threads_changed_t or window.first_t or window.now_t
+        if window.now_t - changed_t < SETTLE_S or not self._is_due(window.now_t, changed_t):
+            return ()
+        self._taken_t = window.now_t
+        self._count += 1
+        return (StackRequest(label="census", pid=pid, reason="names of the threads"),)
+
+    def _is_due(self, now_t: float, changed_t: float) -> bool:
+        if self._taken_t is None:
+            return True
+        pause_s = EVERY_S if self._count >= EARLY else SETTLE_S
+        return changed_t > self._taken_t and now_t - self._taken_t >= pause_s

@@ -1,0 +1,98 @@
+"""Is it over, and how? Exit events, failed workers, zombies, vanished processes, last words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import View
+from dflash_watch.model import Symptom, Verdict
+from dflash_watch.window.tracks import how_it_ended
+
+GONE_GRACE_S = 1.5
+"""After the process went, for its last words to arrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The verdict, since when, and the plain reason for it."""
+
+    verdict: Verdict
+    since_t: float
+    why: str
+    failure: str | None = None
+    """Name when no playbook fits."""
+    past_budget: bool = False
+
+
+def judge_end(
+    view: View, named: Mapping[str, Symptom], previous: Judgement | None
+) -> Judgement | None:
+    """How it ended, if it did or certainly will; None while it lives."""
+    exit_ = named.get("exit-recorded")
+    if exit_ is not None:
+        failed = exit_.severity == "critical"
+        verdict = Verdict.CRASHED if failed else Verdict.FINISHED
+        failure = None if failed else "healthy"
+        return Judgement(verdict=verdict, since_t=exit_.since_t, why=exit_.summary, failure=failure)
+    failed_worker = named.get("worker-failed")
+    ours = view.window.is_ours
+    if ours and failed_worker is not None and failed_worker.source in {"events", "beats"}:
+        why = f"{failed_worker.summary}; this trainer stops when a worker fails"
+        return Judgement(
+            verdict=Verdict.CRASHED, since_t=failed_worker.since_t, why=why, failure="worker-died"
+        )
+    ended = named.get("main-process-zombie") or named.get("main-process-gone")
+    if ended is not None:
+        return _ended(view, ended, previous)
+    return _said_done(view)
+
+
+def _ended(view: View, ended: Symptom, previous: Judgement | None) -> Judgement:
+    done, main = view.window.logs.done, view.window.main()
+    since_t = ended.since_t
+    code, _ = how_it_ended(main.sample.exit_code if main is not None else None)
+    if done is not None or code == 0:
+        why = f"it said {done.text!r} and ended" if done is not None else "it ended with code 0"
+        return Judgement(verdict=Verdict.FINISHED, since_t=since_t, why=why, failure="healthy")
+    if view.now_t - since_t < GONE_GRACE_S and previous is not None:
+        return previous
+    cause = _cause(view)
+    zombie = ended.name == "main-process-zombie"
+    if cause is not None or view.window.is_ours or zombie:
+        why = f"{ended.summary}; {cause or 'no exit event was written'}"
+        return Judgement(
+            verdict=Verdict.CRASHED, since_t=since_t, why=why, failure="main-process-died"
+        )
+    why = f"{ended.summary}, and it said nothing about why"
+    return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=why, failure="process-vanished")
+
+
+def _cause(view: View) -> str | None:
+    """What ended the main process, where kernel or log tell."""
+    pid = view.window.main_pid()
+    for line in reversed(view.window.kernel):
+        if "oom" in line.lower() and str(pid) in line:
+            return f"kernel: {line[:160]}"
+    frame = view.window.frame
+    kills = frame.host.oom_kills if frame is not None and frame.host is not None else None
+    if kills is not None and kills > (view.window.first_oom_kills or 0):
+        return "the cgroup's out-of-memory counter rose"
+    last_t = view.progress.last_step_t or 0.0
+    for fact in reversed(view.window.logs.tracebacks):
+        if fact.fatal and fact.subject in {"main", "unknown", "run"} and fact.t >= last_t:
+            return f"its last words: {fact.exception}: {fact.message[:160]}"
+    return None
+
+
+def _said_done(view: View) -> Judgement | None:
+    done, last_t = view.window.logs.done, view.progress.last_step_t
+    if done is None or (last_t is not None and last_t > done.t):
+        return None
+    quiet_s = view.now_t - done.t
+    sure = quiet_s >= 2.0 if done.how == "words" else view.progress.still_s(view.window) >= 10.0
+    if not sure:
+        return None
+    return Judgement(
+        verdict=Verdict.FINISHED, since_t=done.t, why=f"it says {done.text!r}", failure="healthy"
+    )
