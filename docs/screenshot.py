@@ -19,8 +19,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import NamedTuple
 
-from dflash_tui.app import DemoDashboard
 from dflash_tui.cells import Row
+from dflash_tui.dashboard import DemoDashboard
 from dflash_tui.demo.feed import DemoFeed, FrozenClock
 from dflash_tui.demo.scenes import SCENES
 from dflash_tui.desk import Desk

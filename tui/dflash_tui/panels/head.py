@@ -25,7 +25,8 @@ def header(view: View, choices: Choices, cells: int) -> Row:
         return spread((Span(" dflash-watch", Ink.STRONG),), right, cells)
     board = snapshot.board
     where, run = clean(board.where), clean(board.run_name or snapshot.run)
-    far = _progress(snapshot, narrow=narrow)
+    ended = view.state in {State.FINISHED, State.CRASHED}
+    far = _progress(snapshot, narrow=narrow, eta_s=None if ended else known(board.eta_s))
     if narrow:
         where = where.replace(" · ct ", "/").replace(" · ", "/")
     else:
@@ -43,7 +44,7 @@ def header(view: View, choices: Choices, cells: int) -> Row:
     return spread(left, right, cells)
 
 
-def _progress(snapshot: Snapshot, *, narrow: bool) -> str:
+def _progress(snapshot: Snapshot, *, narrow: bool, eta_s: float | None) -> str:
     """`step 41 200 / 120 000  34.3 %   ETA 11 h 02 m`."""
     board = snapshot.board
     if board.step is None and not board.total_steps:
@@ -55,9 +56,8 @@ def _progress(snapshot: Snapshot, *, narrow: bool) -> str:
         if board.step is not None:
             share = min(max(board.step / total, 0.0), 1.0) * 100
             text += f" {share:.0f}%" if narrow else f"  {share:.1f} %"
-    eta = known(board.eta_s)
-    if eta is not None and eta > 0:
-        text += f"{'  ' if narrow else '   '}ETA {duration(eta, short=narrow)}"
+    if eta_s is not None and eta_s > 0:
+        text += f"{'  ' if narrow else '   '}ETA {duration(eta_s, short=narrow)}"
     return text
 
 

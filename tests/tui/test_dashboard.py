@@ -4,8 +4,8 @@ from datetime import UTC
 
 import msgspec
 import pytest
-from dflash_tui.app import Dashboard, DemoDashboard
 from dflash_tui.cells import row_text
+from dflash_tui.dashboard import Dashboard, DemoDashboard
 from dflash_tui.demo.feed import DemoFeed, FrozenClock
 from dflash_tui.state import Panel
 
