@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 64 usage, 75 stopped on request with a checkpoint 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 import traceback
@@ -15,6 +16,7 @@ from typing import NoReturn
 
 from dflash_train.errors import EXIT_FAILED, DflashError, UsageError
 
+NEEDED = ("torch", "transformers", "safetensors", "numpy")
 LAUNCHES = ("auto", "threads", "processes")
 EXAMPLES = """\
 examples:
@@ -96,6 +98,7 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
 
     is_resume, overrides = _split_words(given.words)
     _refuse_unready(given)
+    _refuse_without_packages()
     if given.run_dir is None:
         raise UsageError("--run-dir: missing", hint="e.g. --run-dir runs/demo")
     overrides = [*_device_settings(given), *overrides]
@@ -152,6 +155,16 @@ def _refuse_unready(given: argparse.Namespace) -> None:
                 f"--{name}: this version trains on its own tiny target and data only",
                 hint="use --preset tiny",
             )
+
+
+def _refuse_without_packages() -> None:
+    """The base install is the watchdog: training needs more."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"not installed: {', '.join(missing)}",
+            hint="pip install 'dflash-toolkit[train]' (which torch: see README, Install)",
+        )
 
 
 def _device_settings(given: argparse.Namespace) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_model, save_model
 from torch import Tensor
 from transformers import Qwen3_5ForCausalLM
@@ -59,16 +60,35 @@ def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> 
     for name, bound in bound_kernels(model).items():
         logger.info("target kernel %s: %s", name, bound)
     kept = run_dir / TARGET_NAME
-    if kept.exists():
-        load_model(model, kept)
-        logger.info("target: read from %s", kept)
-    else:
+    if not _read_target(model, kept):
         tiny.teach_target(model, documents, config, _teller(config.target.pretrain_steps, on_step))
-        part = kept.with_suffix(".part")
-        save_model(model, str(part))
-        part.rename(kept)
+        _keep_target(model, kept)
     model.requires_grad_(requires_grad=False)
     return Materials(source=BatchSource(documents, config), target=model)
+
+
+def _read_target(model: Qwen3_5ForCausalLM, kept: Path) -> bool:
+    """Whether the kept target could be read into `model`."""
+    if not kept.exists():
+        return False
+    try:
+        load_model(model, kept)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        logger.warning("target: %s cannot be read (%s); taught again from the seed", kept, error)
+        return False
+    logger.info("target: read from %s", kept)
+    return True
+
+
+def _keep_target(model: Qwen3_5ForCausalLM, kept: Path) -> None:
+    """Only a shortcut for resuming: without it the target is taught again, to the same bits."""
+    part = kept.with_suffix(".part")
+    try:
+        save_model(model, str(part))
+        part.rename(kept)
+    except (OSError, SafetensorError) as error:
+        logger.warning("target not kept in %s: %s", kept, error)
+        part.unlink(missing_ok=True)
 
 
 def make_untaught(config: Config) -> Materials:

@@ -51,6 +51,9 @@ class RunResult:
 def execute(request: RunRequest) -> RunResult:
     """Train; every ending has its line in the log, its event and its exit code.
 
+    The log stays open until the process ends: a process that has closed its log and still lives
+    looks from outside as if it wrote elsewhere.
+
     Raises:
         UsageError: the directory cannot be used; nothing was started.
     """
@@ -77,7 +80,6 @@ def execute(request: RunRequest) -> RunResult:
             watchdog.end()
         else:
             watchdog.leave()
-        logs.close_log()
     return result
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from dflash_train import logs
 from dflash_train.config import Config
 from dflash_train.settings import resolve
 
@@ -43,6 +44,13 @@ def _signals_as_before() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _log_closed() -> Iterator[None]:
+    """A run leaves its log open for the end of the process."""
+    yield
+    logs.close_log()
 
 
 @pytest.fixture

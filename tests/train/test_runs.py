@@ -165,6 +165,15 @@ def test_a_failed_run_can_be_resumed_and_ends_as_if_nothing_had_happened(small, 
     assert_equal_weights(weights_of(done, 12), weights_of(tmp_path / "run", 12))
 
 
+def test_a_kept_target_that_is_damaged_is_taught_again_to_the_same_bits(small, done, tmp_path):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "target.safetensors").write_bytes(b"not a model")
+    assert train(small, run_dir).code == 0
+    assert "taught again from the seed" in (run_dir / "train.log").read_text()
+    assert_equal_weights(weights_of(done, 12), weights_of(run_dir, 12))
+
+
 def test_a_directory_with_checkpoints_is_not_trained_over(small, done):
     with pytest.raises(UsageError, match="holds checkpoints of an earlier run"):
         train(small, done)

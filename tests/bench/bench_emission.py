@@ -1,0 +1,134 @@
+"""Tokens a second with and without emission, switched by turns within one run.
+
+    PYTHONPATH=dflash python tests/bench/bench_emission.py [--windows 40] [--steps 10]
+
+Two runs of the same training differ by more than a tenth on a shared machine, so both sides live in
+one run: windows of a few steps, beats, waits, events and ticker on in every other one. Compared are
+neighbours. Wall time says what a user sees; CPU time of the process is what other programs on the
+machine disturb least. The target is a ratio of at least 0.995 (docs/benchmarks.md).
+"""
+
+import argparse
+import contextlib
+import logging
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "dflash"))
+
+import torch  # noqa: E402 - runs from a checkout, without installing
+from dflash_events import RunWriter, Worker  # noqa: E402
+from dflash_events.ticker import Ticker  # noqa: E402
+from dflash_train.materials import make_untaught  # noqa: E402
+from dflash_train.pipeline import ThreadPipeline, build_line  # noqa: E402
+from dflash_train.report import Reporter  # noqa: E402
+from dflash_train.settings import resolve  # noqa: E402
+from dflash_train.stop import StopRequest  # noqa: E402
+
+NOTHING = contextlib.nullcontext()
+SILENT = {
+    "beat": lambda *_, **__: None,
+    "waiting": lambda *_, **__: NOTHING,
+    "waits_on": lambda *_, **__: None,
+    "queue": lambda *_, **__: None,
+}
+
+
+class Switch:
+    """Turns everything that is emitted while training on and off."""
+
+    def __init__(self, writer):
+        self.writer, self.loud = writer, {name: getattr(Worker, name) for name in SILENT}
+
+    def set(self, is_on):
+        for name, method in (self.loud if is_on else SILENT).items():
+            setattr(Worker, name, method)
+        if is_on:
+            self.writer.__dict__.pop("throughput", None)
+            self.writer._ticker = Ticker(self.writer.page)
+            self.writer._ticker.start()
+        else:
+            self.writer.throughput = lambda **_: None
+            self.writer._ticker.stop()
+
+
+class Alternating(Reporter):
+    """Measures windows of steps and turns the switch between them."""
+
+    def prepare(self, switch, steps):
+        self.switch, self.steps, self.windows = switch, steps, []
+        self.is_on, self.left, self.tokens = True, 3 * steps, 0
+        self.start = None
+
+    def on_step(self, done, sums, parcels, queue):
+        super().on_step(done, sums, parcels, queue)
+        self.tokens += sum(parcel.num_tokens for parcel in parcels)
+        self.left -= 1
+        if self.left:
+            return
+        now = (time.perf_counter(), time.process_time())
+        if self.start is not None:
+            wall, cpu = now[0] - self.start[0], now[1] - self.start[1]
+            self.windows.append((self.is_on, self.tokens / wall, self.tokens / cpu))
+        self.is_on = not self.is_on
+        self.switch.set(self.is_on)
+        self.left, self.tokens = self.steps, 0
+        self.start = (time.perf_counter(), time.process_time())
+
+
+def measure(windows, steps):
+    """List of (is_on, tokens per wall second, tokens per CPU second)."""
+    torch.set_num_threads(1)
+    logging.getLogger("dflash_train").setLevel(logging.ERROR)
+    config = resolve(
+        "tiny",
+        None,
+        [
+            "data.buckets=128",
+            "data.min_length=128",
+            f"optim.steps={(windows + 4) * steps}",
+            "checkpoint.every_steps=0",
+        ],
+    )
+    with tempfile.TemporaryDirectory() as folder, RunWriter(folder) as writer:
+        reporter = Alternating(config, writer, 0, show_bar=False)
+        reporter.prepare(Switch(writer), steps)
+        stop = StopRequest()
+        line = build_line(config, Path(folder), make_untaught(config), None, writer, reporter, stop)
+        ThreadPipeline(line, stop, lambda: None).run(writer.worker("main", role="main"))
+        reporter.switch.set(True)
+    return reporter.windows
+
+
+def ratios(windows, column):
+    """on / off of each pair of neighbours."""
+    found = []
+    for one, other in zip(windows, windows[1:], strict=False):
+        on, off = (one, other) if one[0] else (other, one)
+        found.append(on[column] / off[column])
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--windows", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=10)
+    given = parser.parse_args()
+    windows = measure(given.windows, given.steps)
+    print(f"{len(windows)} windows of {given.steps} steps, every other one without emission")
+    print(f"{'':24}{'median':>9}{'quartiles':>18}")
+    for name, column in (("tokens/s, wall", 1), ("tokens per CPU second", 2)):
+        values = ratios(windows, column)
+        low, middle, high = statistics.quantiles(values, n=4)
+        print(f"{name:24}{middle:9.4f}{low:9.4f}{high:9.4f}   with / without, target >= 0.995")
+        for is_on in (True, False):
+            rates = [w[column] for w in windows if w[0] is is_on]
+            print(f"  {'with' if is_on else 'without':22}{statistics.median(rates):9.0f}")
+
+
+if __name__ == "__main__":
+    main()
