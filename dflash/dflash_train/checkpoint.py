@@ -28,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 FOLDER_NAME, STATE_NAME, SCHEMA = "checkpoints", "state.json", 1
 WEIGHTS_NAME, OPTIMIZER_NAME = "drafter.safetensors", "optimizer.safetensors"
-GEOMETRY = ("target", "drafter", "data", "seed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,28 +122,6 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: {error.strerror or error}, half written?") from error
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path / STATE_NAME}: not a checkpoint's state: {error}") from error
-
-
-def check_geometry(checkpoint: Checkpoint, config: Config) -> None:
-    """Refuse to go on with other shapes, data or seed than the checkpoint was made with.
-
-    Raises:
-        CheckpointError: names what differs.
-    """
-    before, now = as_mapping(checkpoint.config), as_mapping(config)
-    differing = [key for key in GEOMETRY if before[key] != now[key]]
-    if checkpoint.config.batches_per_step != config.batches_per_step:
-        differing.append("batches of a step")
-    if differing:
-        raise CheckpointError(
-            f"{checkpoint.path}: made with other {', '.join(differing)}",
-            hint="resume without those keys, or start anew",
-        )
-
-
-def has_checkpoints(run_dir: Path) -> bool:
-    """True when something could be resumed here."""
-    return bool(_folders(run_dir / FOLDER_NAME))
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -12,9 +12,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from dflash_train.errors import EXIT_FAILED, DflashError, UsageError
+
+if TYPE_CHECKING:
+    from dflash_train.config import Config
 
 NEEDED = ("torch", "transformers", "safetensors", "numpy")
 LAUNCHES = ("auto", "threads", "processes")
@@ -94,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, ...]]:
     from dflash_train.run import RunRequest, execute  # noqa: PLC0415  (keeps --help fast)
-    from dflash_train.settings import merge, resolve  # noqa: PLC0415
+    from dflash_train.settings import resolve  # noqa: PLC0415
 
     is_resume, overrides = _split_words(given.words)
     _refuse_unready(given)
@@ -103,16 +106,10 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
         raise UsageError("--run-dir: missing", hint="e.g. --run-dir runs/demo")
     overrides = [*_device_settings(given), *overrides]
     if is_resume:
-        from dflash_train.settings import parse_overrides, read_toml  # noqa: PLC0415
-        from dflash_train.stored import stored_config  # noqa: PLC0415
-
-        config = stored_config(given.run_dir)
-        if given.config is not None:
-            config = merge(config, read_toml(given.config), str(given.config))
-        config = parse_overrides(config, overrides).check()
+        config = _resumed_config(given, overrides)
+    elif given.preset is None and given.config is None:
+        raise UsageError("nothing to train", hint="give --preset tiny or --config FILE")
     else:
-        if given.preset is None and given.config is None:
-            raise UsageError("nothing to train", hint="give --preset tiny or --config FILE")
         config = resolve(given.preset or "tiny", given.config, overrides)
     request = RunRequest(
         config=config,
@@ -123,6 +120,20 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
     )
     result = execute(request)
     return result.code, result.stuck
+
+
+def _resumed_config(given: argparse.Namespace, overrides: list[str]) -> Config:
+    """The configuration of the newest checkpoint, with what was said now over it."""
+    from dflash_train.settings import merge, parse_overrides, read_toml  # noqa: PLC0415  (see _run)
+    from dflash_train.stored import check_resumable, newest_stored  # noqa: PLC0415
+
+    stored = newest_stored(given.run_dir)
+    config = stored.config
+    if given.config is not None:
+        config = merge(config, read_toml(given.config), str(given.config))
+    config = parse_overrides(config, overrides).check()
+    check_resumable(stored, config)
+    return config
 
 
 def _split_words(words: list[str]) -> tuple[bool, list[str]]:

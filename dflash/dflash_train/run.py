@@ -21,6 +21,7 @@ from dflash_train.errors import (
     DflashError,
     UsageError,
 )
+from dflash_train.fate import describe
 from dflash_train.settings import as_mapping
 from dflash_train.stop import StopRequest
 from dflash_train.watch import Watchdog
@@ -72,9 +73,10 @@ def execute(request: RunRequest) -> RunResult:
             if request.watch:
                 watchdog.start()
             result = _train(request, run_dir, writer, stop, watchdog)
-    except BaseException:
+    except Exception as error:
         logs.log_only_to_file(traceback.format_exc())
-        raise
+        hint = f"traceback in {run_dir / logs.LOG_NAME}"
+        raise DflashError(describe(error), hint=hint) from error
     finally:
         if result.code in (EXIT_DONE, EXIT_STOPPED):
             watchdog.end()

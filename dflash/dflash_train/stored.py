@@ -1,27 +1,64 @@
-"""The configuration a run directory was made with; read without torch."""
+"""What a run directory was made with, and whether it can be gone on with; reads no tensors."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from dflash_train.config import Config
 from dflash_train.errors import UsageError
-from dflash_train.settings import from_mapping
+from dflash_train.settings import as_mapping, from_mapping
+
+GEOMETRY = ("target", "drafter", "data", "seed")
 
 
-def stored_config(run_dir: Path) -> Config:
-    """Configuration of the newest checkpoint whose state can be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """The state beside a checkpoint's tensors."""
+
+    step: int
+    """Optimizer steps done."""
+    config: Config
+    path: Path
+
+
+def newest_stored(run_dir: Path) -> Stored:
+    """State of the newest checkpoint whose state can be read.
 
     Raises:
         UsageError: no checkpoint there.
     """
-    for state in sorted(run_dir.glob("checkpoints/step-*/state.json"), reverse=True):
+    for file in sorted(run_dir.glob("checkpoints/step-*/state.json"), reverse=True):
         try:
-            return from_mapping(json.loads(state.read_text(encoding="utf-8"))["config"])
+            state = json.loads(file.read_text(encoding="utf-8"))
+            config = from_mapping(state["config"])
+            return Stored(step=int(state["step"]), config=config, path=file.parent)
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # the loader says why it skips it
+            continue  # whoever loads it says why it is skipped
     raise UsageError(
         f"--run-dir {run_dir}: no checkpoint to resume from",
         hint="train first: dflash-train --preset tiny --run-dir DIR",
     )
+
+
+def check_resumable(stored: Stored, config: Config) -> None:
+    """Refuse to go on where nothing is left to do, or with other shapes, data or seed.
+
+    Raises:
+        UsageError: says which.
+    """
+    before, now = as_mapping(stored.config), as_mapping(config)
+    differing = [key for key in GEOMETRY if before[key] != now[key]]
+    if stored.config.batches_per_step != config.batches_per_step:
+        differing.append("batches of a step")
+    if differing:
+        raise UsageError(
+            f"{stored.path}: made with other {', '.join(differing)}",
+            hint="resume without those keys, or start anew",
+        )
+    if stored.step >= config.optim.steps:
+        raise UsageError(
+            f"{stored.path}: all {stored.step} steps are made already",
+            hint="for more of them: resume with optim.steps=N",
+        )

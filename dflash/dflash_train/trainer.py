@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 from dflash_train import access, checkpoint, kernels
 from dflash_train.config import Config
 from dflash_train.devices import check_devices
-from dflash_train.errors import DflashError, UsageError
+from dflash_train.errors import DflashError
 from dflash_train.materials import Materials, make_tiny, make_untaught
 from dflash_train.pipeline import ThreadPipeline, build_line
 from dflash_train.report import Reporter
@@ -97,12 +97,6 @@ class Training:
 
     def _resumed(self) -> checkpoint.Checkpoint:
         found = checkpoint.load_newest(self._run_dir)
-        checkpoint.check_geometry(found, self._config)
-        if found.step >= self._config.optim.steps:
-            raise UsageError(
-                f"{found.path}: has made {found.step} of {self._config.optim.steps} steps already",
-                hint="nothing to resume; for more: optim.steps=N",
-            )
         logger.info("resuming from %s", found.path)
         return found
 

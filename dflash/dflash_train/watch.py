@@ -38,6 +38,7 @@ class Watchdog:
             *("--run-dir", str(run_dir)),
             *("--incidents", str(self.incidents)),
             "--plain",
+            "--until-end",
         )
         self._is_ours = command is None
         self._process: subprocess.Popen[bytes] | None = None

@@ -10,6 +10,7 @@ machine disturb least. The target is a ratio of at least 0.995 (docs/benchmarks.
 
 import argparse
 import contextlib
+import itertools
 import logging
 import statistics
 import sys
@@ -107,7 +108,7 @@ def measure(windows, steps):
 def ratios(windows, column):
     """on / off of each pair of neighbours."""
     found = []
-    for one, other in zip(windows, windows[1:], strict=False):
+    for one, other in itertools.pairwise(windows):
         on, off = (one, other) if one[0] else (other, one)
         found.append(on[column] / off[column])
     return found

@@ -12,7 +12,7 @@ import torch
 from dflash_train import checkpoint
 from dflash_train.errors import CheckpointError, UsageError
 from dflash_train.settings import parse_overrides
-from dflash_train.stored import stored_config
+from dflash_train.stored import check_resumable, newest_stored
 
 WEIGHTS = {"fc.weight": torch.arange(6.0).view(2, 3)}
 STATE = {"step": torch.tensor(7.0), "exp_avg.fc.weight": torch.ones(2, 3)}
@@ -25,7 +25,7 @@ def test_what_was_saved_is_what_is_loaded(small, tmp_path):
     assert torch.equal(found.weights["fc.weight"], WEIGHTS["fc.weight"])
     assert torch.equal(found.optimizer["step"], STATE["step"])
     assert size == sum(file.stat().st_size for file in path.glob("*.safetensors"))
-    assert stored_config(tmp_path) == small
+    assert newest_stored(tmp_path).config == small
 
 
 def test_only_the_newest_are_kept(small, tmp_path):
@@ -63,14 +63,25 @@ def test_a_half_written_folder_is_no_checkpoint_and_the_next_save_clears_it(smal
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"), [("drafter.num_layers=1", "drafter"), ("seed=9", "seed")]
+    ("setting", "said"),
+    [
+        ("drafter.sliding_window=9", "drafter"),
+        ("seed=9", "seed"),
+        ("optim.accumulation=2", "batches of a step"),
+    ],
 )
 def test_another_geometry_is_refused_by_name(small, tmp_path, setting, said):
     checkpoint.save(tmp_path, 5, small, WEIGHTS, STATE)
-    with pytest.raises(CheckpointError, match=f"made with other {said}"):
-        checkpoint.check_geometry(
-            checkpoint.load_newest(tmp_path), parse_overrides(small, [setting])
-        )
+    with pytest.raises(UsageError, match=f"made with other {said}"):
+        check_resumable(newest_stored(tmp_path), parse_overrides(small, [setting]))
+
+
+def test_a_finished_run_is_not_resumed_unless_more_steps_are_asked_for(small, tmp_path):
+    checkpoint.save(tmp_path, 12, small, WEIGHTS, STATE)
+    stored = newest_stored(tmp_path)
+    with pytest.raises(UsageError, match="all 12 steps are made already"):
+        check_resumable(stored, small)
+    check_resumable(stored, parse_overrides(small, ["optim.steps=13"]))
 
 
 def test_a_checkpoint_of_a_newer_schema_is_refused(small, tmp_path):
@@ -83,7 +94,7 @@ def test_a_checkpoint_of_a_newer_schema_is_refused(small, tmp_path):
 
 def test_a_directory_without_checkpoints_cannot_be_resumed(tmp_path):
     with pytest.raises(UsageError, match="no checkpoint to resume from"):
-        stored_config(tmp_path)
+        newest_stored(tmp_path)
 
 
 @pytest.fixture

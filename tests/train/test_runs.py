@@ -9,7 +9,7 @@ import threading
 import pytest
 import torch
 from dflash_events import RunDirError, reader
-from dflash_train.errors import UsageError
+from dflash_train.errors import DflashError, UsageError
 from dflash_train.run import RunRequest, execute
 from dflash_train.settings import parse_overrides, resolve
 from safetensors.torch import load_file
@@ -119,10 +119,9 @@ def test_one_failing_worker_stops_the_run_and_is_named(small, tmp_path, capsys, 
     config = parse_overrides(
         small, ["drill.fault=raise", f"drill.worker={worker}", "drill.at_step=6"]
     )
-    before = threading.active_count()
     result = train(config, tmp_path / "run")
     assert (result.code, result.stuck) == (1, ())
-    assert threading.active_count() == before
+    assert not {thread.name for thread in threading.enumerate()} & set(small.worker_names())
     failed = events_of(tmp_path / "run", "worker-failed")
     assert [(event["worker"], event["exception"]) for event in failed] == [(worker, "DrillError")]
     assert "told to fail" in failed[0]["traceback"]
@@ -163,6 +162,15 @@ def test_a_failed_run_can_be_resumed_and_ends_as_if_nothing_had_happened(small, 
     assert train(broken, tmp_path / "run").code == 1
     assert train(small, tmp_path / "run", resume=True).code == 0
     assert_equal_weights(weights_of(done, 12), weights_of(tmp_path / "run", 12))
+
+
+def test_a_mistake_of_ours_is_one_line_and_its_traceback_is_kept(small, tmp_path):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with pytest.raises(DflashError, match="traceback in"):
+        train(parse_overrides(small, ["target.pretrain_lr=-1"]), run_dir)
+    assert "Traceback" in (run_dir / "train.log").read_text()
+    assert events_of(run_dir)[-1]["reason"] == "failed"
 
 
 def test_a_kept_target_that_is_damaged_is_taught_again_to_the_same_bits(small, done, tmp_path):
