@@ -174,3 +174,65 @@ def test_a_run_that_says_it_is_done_and_stays_is_finished_with_exit_hang():
     run.freeze()
     run.go(40)
     assert (run.last.verdict, run.last.failure) == ("finished", "exit-hang")
+
+
+def test_a_lock_cycle_of_a_foreign_script_is_read_off_its_stacks():
+    run = Timeline.foreign(45)
+    fault_t = run.t
+    run.freeze()
+    for name in ("drafter-0", "drafter-1"):
+        run.workers[name].leaf = "/usr/lib/python3.11/threading.py:acquire"
+    for name in ("target-0", "target-1"):
+        run.workers[name].leaf = "/usr/lib/python3.11/queue.py:put"
+    run.go(60)
+    check_stalled(run, fault_t, "pipeline-deadlock", "drafter-0, drafter-1")
+
+
+def test_threads_that_all_wait_for_each_other_need_no_learned_limit():
+    run = Timeline.foreign(1)
+    run.freeze()
+    for worker in run.workers.values():
+        worker.leaf = "/usr/lib/python3.11/queue.py:get"
+    run.go(25)
+    assert not run.engine.limits.is_taught("training")
+    assert (run.last.verdict, run.last.failure) == ("stalled", "pipeline-deadlock")
+
+
+def test_threads_that_wait_for_the_outside_are_given_more_time():
+    run = Timeline.foreign(1)
+    run.freeze()
+    for worker in run.workers.values():
+        worker.leaf = "/usr/lib/python3.11/queue.py:get"
+    run.workers["target-0"].leaf = "/usr/lib/python3.11/socket.py:recv_into"
+    run.go(25)
+    assert run.last.verdict == "running"
+
+
+def test_a_worker_that_dies_before_any_limit_is_learned_is_still_missed():
+    run = Timeline.foreign(2)
+    run.workers["target-1"].there = False
+    run.go(1)
+    run.freeze()
+    run.go(25)
+    assert (run.last.verdict, run.last.failure) == ("stalled", "worker-died")
+    assert run.last.subject == "target-1"
+
+
+def test_stacks_that_are_refused_are_said_and_the_kernel_view_is_kept():
+    run = Timeline.training(stacks_error="permission denied: ptrace")
+    run.freeze()
+    run.wait("drafter-0", "lock", on="drafter-1")
+    run.wait("drafter-1", "lock", on="drafter-0")
+    run.go(40)
+    assert run.last.failure == "pipeline-deadlock"
+    assert run.last.views["stacks"] == "gap: permission denied: ptrace"
+    assert run.last.incident.ready
+
+
+def test_stacks_that_never_come_do_not_keep_an_incident_waiting():
+    run = Timeline.training(answers_stacks=False)
+    run.freeze()
+    run.go(60)
+    assert run.last.verdict == "stalled"
+    assert run.last.incident.ready
+    assert "asked twice" in run.last.incident.stacks_missing

@@ -8,6 +8,10 @@ from dflash_watch.window import Window
 EVERY_S = 60.0
 SETTLE_S = 3.0
 """After threads last came or went."""
+FIRST_S = 1.0
+"""After the first look: a fault may come soon."""
+STARTING_S = 20.0
+"""Before the first step: stacks say whether it loads or compiles."""
 EARLY = 4
 """So many may follow each other closely, while threads are being started."""
 WELL = frozenset({Verdict.INITIALISING, Verdict.RUNNING, Verdict.SLOW})
@@ -21,16 +25,22 @@ class Census:
         self._count = 0
 
     def advance(self, window: Window, verdict: Verdict) -> tuple[StackRequest, ...]:
-        """A request soon after the start, and when threads have changed since the last."""
+        """A request soon after the start, while it starts, and when threads have changed."""
         pid, main = window.main_pid(), window.main()
         if pid is None or main is None or not main.sample.is_python or verdict not in WELL:
             return ()
         changed_t = window.tracks.threads_changed_t or window.first_t or window.now_t
-        if window.now_t - changed_t < SETTLE_S or not self._is_due(window.now_t, changed_t):
+        starting = verdict == Verdict.INITIALISING and self._is_old(window.now_t)
+        settle_s = SETTLE_S if self._count else FIRST_S
+        settled = window.now_t - changed_t >= settle_s
+        if not starting and not (settled and self._is_due(window.now_t, changed_t)):
             return ()
         self._taken_t = window.now_t
         self._count += 1
         return (StackRequest(label="census", pid=pid, reason="names of the threads"),)
+
+    def _is_old(self, now_t: float) -> bool:
+        return self._taken_t is not None and now_t - self._taken_t >= STARTING_S
 
     def _is_due(self, now_t: float, changed_t: float) -> bool:
         if self._taken_t is None:

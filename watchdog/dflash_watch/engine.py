@@ -238,6 +238,8 @@ class Engine:
         severity = found.severity
         if now.past_budget and severity == Severity.INFO:
             severity = Severity.WARNING
+        if frame is None and window.sight.link.state == "connecting":
+            severity = Severity.INFO  # not seen yet is no trouble
         return Snapshot(
             t=window.now_t, data_t=frame.t if frame is not None else None,
             run=board.run_name or (f"pid {board.pid}" if board.pid else "run"),

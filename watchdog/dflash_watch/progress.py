@@ -27,7 +27,7 @@ IO_BELIEVED = 256 * 1024.0
 """Bytes a second."""
 GPU_BELIEVED = 0.01
 STACK_FRESH_S = 45.0
-STACK_FRESH_BEFORE_STEPS_S = 150.0
+STACK_FRESH_BEFORE_STEPS_S = 60.0
 STEPPING_S = 5.0
 EVALUATION_S = 30.0
 """An evaluation bar that moved so lately explains silence of the steps."""

@@ -1,7 +1,8 @@
 """Workers wait for each other: nobody of them can go on.
 
 Sees:       the waits-for graph of the beat page (peer, owner of the lock, sides of the queue);
-            without one, threads that stand at locks in all stack samples while nobody moves.
+            without one, stack samples in which threads stand at locks, or all threads of the only
+            process wait for each other, and nobody moves.
 Means:      a deadlock: a lock cycle, or a queue whose two sides both wait.
 Wrong when: a timed wait in the cycle gives up by itself.
 Source:     docs/run-directory.md, "beats"; window/waits.py.
@@ -34,6 +35,10 @@ class Params:
     """Each member has waited for at least so long."""
 
 
+INSIDE = frozenset({"queue-get", "queue-put", "lock", "condition", "join"})
+"""Waits that only another thread of the same process can end."""
+
+
 def detect(view: View, params: Params) -> Iterator[Answer]:
     """A cycle in which everybody has waited long enough."""
     if not view.window.told.workers:
@@ -54,15 +59,22 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
 
 
 def _by_stacks(view: View) -> Iterator[Answer]:
-    """Without a beat page: several threads stand at a lock, and nobody moves who could open it."""
+    """Without a beat page: threads at locks, or all threads waiting for each other."""
     frozen = frozen_threads(view)
     locked = [one for one in frozen if one.wait in {"lock", "file-lock"}]
-    if len(locked) < 2 or not view.is_due() or view.comparison is None:
+    inside = all(one.wait in INSIDE for one in frozen) and len(view.window.tracks.processes) == 1
+    if view.comparison is None or not view.is_due() or (len(locked) < 2 and not inside):
         yield missing("run", "who waits for whom: beat page, or stacks of threads at locks")
         return
-    names = sorted(one.name or f"thread {one.tid}" for one in locked)
     span_s = view.comparison.span_s
-    text = f"{', '.join(names)} stand at locks in all samples over {span_s:.0f} s; nobody moves"
+    if len(locked) >= 2:
+        names = sorted(one.name or f"thread {one.tid}" for one in locked)
+        text = f"{', '.join(names)} stand at locks in all samples over {span_s:.0f} s; nobody moves"
+    elif len(frozen) >= 2:
+        locked, names = list(frozen), ["run"]
+        text = f"each of {len(frozen)} threads waits for another over {span_s:.0f} s; nobody moves"
+    else:
+        return
     more = [
         Evidence(kind=EvidenceKind.FOR, text=f"{one.name}: {one.leaf}", source=Source.STACKS)
         for one in locked[:4]

@@ -26,7 +26,7 @@ SOMEWHERE = StackFrame("?", "?", 0)
 class Params:
     """Limits."""
 
-    lived_s: float = 3.0
+    lived_s: float = 2.0
     """A thread that lived for less was no worker."""
     before_s: float = 30.0
     """A queue may feed the others for so long after it vanished."""
