@@ -68,6 +68,21 @@ def test_a_json_line_comes_with_a_change_and_once_a_minute() -> None:
     assert len(lines.lines(kept(deadlocked(T0 + 65), "/i/x"))) == 1
 
 
+def test_a_first_connection_is_no_alarm_in_json_unless_it_fails_or_takes_long() -> None:
+    def arriving(s: float, **link: str) -> Snapshot:
+        return msgspec.structs.replace(
+            healthy(T0 + s), verdict=Verdict.BLIND, data_t=None, link=Link(**link)
+        )
+
+    lines = JsonLines()
+    assert lines.lines(arriving(0, step="resolve")) == []
+    assert lines.lines(arriving(3, state="up")) == []
+    assert len(lines.lines(arriving(16, step="ssh"))) == 1
+    assert len(lines.lines(healthy(T0 + 17))) == 1
+    assert len(JsonLines().lines(arriving(0, step="ssh", reason="connection refused"))) == 1
+    assert len(JsonLines().lines(arriving(0, state="lost"))) == 1
+
+
 def test_the_object_is_plain_data() -> None:
     assert json.loads(json.dumps(snapshot_object(deadlocked()))) == snapshot_object(deadlocked())
 

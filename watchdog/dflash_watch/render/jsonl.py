@@ -10,6 +10,8 @@ from dflash_watch.model import Snapshot
 
 SCHEMA = 1
 HEARTBEAT_S = 60.0
+ARRIVING_S = 15.0
+"""A first connection that fails nowhere is no news for so long."""
 
 
 def snapshot_object(snapshot: Snapshot) -> dict[str, Any]:
@@ -57,9 +59,12 @@ class JsonLines:
         self._heartbeat_s = heartbeat_s
         self._said: tuple[object, ...] | None = None
         self._said_t = 0.0
+        self._first_t: float | None = None
 
     def lines(self, snapshot: Snapshot) -> list[str]:
         """What this snapshot is worth: one line or none."""
+        if self._is_arriving(snapshot):
+            return []
         incident = snapshot.incident
         now = (
             snapshot.verdict,
@@ -74,3 +79,10 @@ class JsonLines:
             return []
         self._said, self._said_t = now, snapshot.t
         return [render_json(snapshot)]
+
+    def _is_arriving(self, snapshot: Snapshot) -> bool:
+        """Before the first look there is no verdict worth the name: `blind` would be an alarm."""
+        self._first_t = snapshot.t if self._first_t is None else self._first_t
+        on_its_way = snapshot.data_t is None and snapshot.link.reason is None
+        on_its_way = on_its_way and snapshot.link.state in ("connecting", "up")
+        return on_its_way and abs(snapshot.t - self._first_t) < ARRIVING_S

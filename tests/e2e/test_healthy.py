@@ -1,0 +1,34 @@
+"""Healthy runs, start to finish, through sshd, pct and container: nothing may be alarmed."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.watched import Watch, Watched
+
+pytestmark = [pytest.mark.e2e, pytest.mark.ssh, pytest.mark.lxc]
+
+
+def check_calm(watch: Watch) -> None:
+    told = watch.told()
+    assert watch.verdicts() == ["initialising", "running", "finished"], told
+    assert watch.incidents() == [], told
+    assert {line["severity"] for line in watch.lines} == {"info"}, told
+
+
+def test_a_healthy_run_is_initialising_running_finished_and_nothing_else(watched: Watched) -> None:
+    run = watched.tiny("optim.steps=160", small=False)
+    watch = watched.watch(run)
+    watch.until_verdict("finished")
+    assert run.process.wait(60) == 0
+    watch.goes_on(6)
+    check_calm(watch)
+    assert watch.lines[-1]["failure"] == "healthy"
+
+
+def test_a_healthy_foreign_script_with_nothing_but_a_log(watched: Watched) -> None:
+    run = watched.foreign("slow_start.py", "--quiet-s", 4, "--steps", 150, "--step-s", 0.1)
+    watch = watched.watch(run)
+    watch.until_verdict("finished")
+    assert run.process.wait(60) == 0
+    watch.goes_on(6)
+    check_calm(watch)
