@@ -46,3 +46,36 @@ def test_a_module_in_the_current_folder_cannot_stand_in_for_one_of_ours(environm
     )  # fmt: skip
     assert "wrong queue" not in shown.stderr
     assert "unknown option --zzz" in shown.stderr
+
+
+WAITING = """
+import os, sys, time
+from dflash_watch.publish import EngineProcess
+with EngineProcess(sys.argv[1:], os.environ) as engine:
+    first = engine.link.makefile("rb").readline()
+    print(engine._process.pid, flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_an_engine_whose_dashboard_was_killed_ends_by_itself(environment, tmp_path):
+    environment = {**environment, "XDG_STATE_HOME": str(tmp_path)}
+    dashboard = subprocess.Popen(
+        [sys.executable, "-c", WAITING, "--pid", str(os.getpid())], env=environment,
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    engine = int(dashboard.stdout.readline())
+    assert Path(f"/proc/{engine}").exists()
+    dashboard.kill()
+    dashboard.communicate()
+    end = time.monotonic() + LONG_S
+    while Path(f"/proc/{engine}").exists() and "\nState:\tZ" not in status(engine):
+        assert time.monotonic() < end, "the engine outlived its dashboard"
+        time.sleep(0.05)
+
+
+def status(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return ""

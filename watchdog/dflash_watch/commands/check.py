@@ -14,6 +14,7 @@ from dflash_watch.commands.refusals import refuse_wrong_pid
 from dflash_watch.commands.request import Request, build_request
 from dflash_watch.commands.values import parse_number
 from dflash_watch.errors import LinkError
+from dflash_watch.frame import LinkChange, Record
 from dflash_watch.model import Confidence, Evidence, EvidenceKind, Snapshot, Source, Verdict
 from dflash_watch.session import Session
 from dflash_watch.units import duration
@@ -21,6 +22,9 @@ from dflash_watch.units import duration
 if TYPE_CHECKING:
     from dflash_watch.live import Live
 
+POLL_S = 0.2
+HAND_OVER_S = 0.05
+"""For the agent to be on its way before this process gets busy."""
 LOOKS = 4
 """In the window: some things are believed only when seen several times in a row."""
 SETTLED = (Verdict.CRASHED, Verdict.FINISHED, Verdict.BLIND)
@@ -56,11 +60,15 @@ class Patience:
         self.seen_s = 0.0
         self.steps = 0
 
+    def is_over(self) -> bool:
+        """The deadline has passed."""
+        return self._clock.monotonic_s() >= self._end_s
+
     def __call__(self, live: Live) -> bool:
         """Nothing more is worth waiting for."""
         snapshot, link = live.snapshot, live.link
         is_lost = link is not None and link.state in ("lost", "closed")
-        if is_lost or self._clock.monotonic_s() >= self._end_s:
+        if is_lost or self.is_over():
             return True
         if live.frame is None or snapshot is None or snapshot.data_t is None:
             return False
@@ -80,7 +88,9 @@ def look_twice(request: Request, clock: Clock, patience: Patience) -> Live:
     interrupt_on_signals()
     session = Session(request.place, request.target, request.every_s, clock)
     try:
-        # Loaded while the session connects: a tenth of a second nobody waits for.
+        early = wait_for_agent(session, patience)
+        # Loaded while the agent starts over there: a tenth of a second that nobody waits for. Any
+        # earlier it would hold up the thread that connects.
         from dflash_watch.actions import Actions, Journal  # noqa: PLC0415
         from dflash_watch.engine import Engine  # noqa: PLC0415
         from dflash_watch.live import Live  # noqa: PLC0415
@@ -88,10 +98,37 @@ def look_twice(request: Request, clock: Clock, patience: Patience) -> Live:
 
         actions = Actions(None, Journal(None, clock, ""), clock)
         live = Live(session, Engine(request.options, load_playbooks()), clock, actions=actions)
-        live.run(threading.Event(), patience)
+        for record in early:
+            live.advance(record)
+        if not patience(live):
+            live.run(threading.Event(), patience)
     finally:
         session.close()
     return live
+
+
+def wait_for_agent(session: Session, patience: Patience) -> list[Record]:
+    """Records up to the moment from which mostly the other side works, or the way is lost."""
+    records: list[Record] = []
+    timeout_s = POLL_S
+    while not patience.is_over():
+        try:
+            record = session.get(timeout_s)
+        except EOFError:
+            break
+        if record is None and timeout_s == HAND_OVER_S:
+            break
+        if record is not None:
+            records.append(record)
+            timeout_s = POLL_S if is_step_of_ours(record) else HAND_OVER_S
+    return records
+
+
+def is_step_of_ours(record: Record) -> bool:
+    """A step of the connection that needs this process, before anything starts over there."""
+    if not isinstance(record, LinkChange) or record.state != "connecting":
+        return False
+    return record.step not in ("container", "agent")
 
 
 def explain_absence(snapshot: Snapshot, live: Live) -> Snapshot:
