@@ -159,6 +159,26 @@ def test_a_young_run_fills_the_plot() -> None:
     assert "-30 s" in text
 
 
+def test_silence_in_a_stall_is_a_fall_to_the_floor_and_not_a_gap() -> None:
+    snapshot = scene("stalled")
+    begun = snapshot.since_t
+    points = tuple(
+        model.Point(t=one.t, low=None, high=None) if one.t > begun else one
+        for one in snapshot.board.throughput
+    )
+    board = msgspec.structs.replace(snapshot.board, throughput=points, tokens_per_s=14400.0)
+    silent = msgspec.structs.replace(snapshot, board=board)
+    lines = text_of(compose(desk_of(silent).screen(), 140, 40)).splitlines()
+    floor = next(line for line in lines if line.startswith("│      0 "))
+    assert floor.rstrip("│ ").endswith("⣀⣀⣀⣀⣀⣀⣀⣀")
+    assert "was 14 400 tok/s" in lines[1]
+    assert any("· last 14 400 ·" in line for line in lines)
+    blind = msgspec.structs.replace(silent, verdict="blind", link=model.Link(state="lost"))
+    lines = text_of(compose(desk_of(blind).screen(), 120, 40)).splitlines()
+    floor = next(line for line in lines if line.startswith("│      0 "))
+    assert "⣀" not in floor
+
+
 def test_filter_keeps_or_leaves_out_lines() -> None:
     kept = text_of(rows_of("crashed", 120, 40, Choices(needle="Traceback")))
     left = text_of(rows_of("crashed", 120, 40, Choices(needle="!traceback")))

@@ -107,11 +107,11 @@ def _facts(view: View, *, narrow: bool) -> list[str]:
             return [_phase(snapshot), _budget(snapshot, view.elapsed_s)]
         case State.QUIET:
             return [_phase(snapshot), _turns(snapshot), step]
-    speed = _speed(snapshot, narrow=narrow)
+    speed = _speed(view, snapshot, narrow=narrow)
     return [
         _named(snapshot),
         *((step, speed) if view.state is State.STALLED else (speed, step)),
-        f"{open_findings(snapshot)} open{'' if narrow else ' findings'}",
+        _open(snapshot, narrow=narrow),
     ]
 
 
@@ -139,15 +139,20 @@ def _named(snapshot: Snapshot) -> str:
     return clean(snapshot.failure) + subject
 
 
-def _speed(snapshot: Snapshot, *, narrow: bool) -> str:
+def _speed(view: View, snapshot: Snapshot, *, narrow: bool) -> str:
     now, usual = known(snapshot.board.tokens_per_s), known(snapshot.board.baseline_tokens_per_s)
     if now is None:
         return ""
-    text = f"{count(now)} tok/s"
+    text = f"{'' if view.state is not State.STALLED or now <= 0 else 'was '}{count(now)} tok/s"
     if not usual or usual <= 0 or now <= 0:
         return text
     share = percent(now / usual)
     return f"{text} ({share})" if narrow else f"{text} = {share} of baseline"
+
+
+def _open(snapshot: Snapshot, *, narrow: bool) -> str:
+    number = open_findings(snapshot)
+    return f"{number} open" if narrow else f"{number} open finding{'' if number == 1 else 's'}"
 
 
 def _step(view: View, *, narrow: bool) -> str:

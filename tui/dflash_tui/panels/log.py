@@ -14,7 +14,8 @@ from dflash_tui.state import Choices, Panel
 from dflash_tui.theme import State
 from dflash_tui.view import View
 
-SILENCE_SHOWN_AFTER_S = 30.0
+SILENCE_S = (8.0, 30.0)
+"""Silence is drawn after the run's own limit, kept between these."""
 
 DATE_FROM = 100
 """Width from which lines keep a leading date."""
@@ -65,7 +66,10 @@ def _notes(view: View, choices: Choices, found: Sequence[str], cells: int) -> li
         new = f"{choices.unseen} new · " if choices.unseen else ""
         return [fit_row((Span(f" ▼ {new}f follows again", Ink.KEY),), cells)]
     silent = _silent_s(view)
-    if silent is not None and silent >= SILENCE_SHOWN_AFTER_S:
+    limit = view.snapshot.limit if view.snapshot else None
+    least, most = SILENCE_S
+    after = most if limit is None else min(max(known(limit.seconds) or most, least), most)
+    if silent is not None and silent >= after:
         return [fit_row((Span(f" ── silent for {duration(silent)} ──", Ink.WARN),), cells)]
     if not found:
         text = "no line matches the filter" if choices.needle else "no line yet"

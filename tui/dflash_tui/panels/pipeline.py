@@ -58,7 +58,7 @@ def pipeline_title(view: View, choices: Choices) -> Row:
     else:
         name, rest = ("Workers", str(len(board.workers))) if board.workers else ("GPUs", "")
     host = f"   {clean(board.host_line)}" if board.host_line else ""
-    return title(name, rest + host, focused=focused)
+    return title(name, (rest + host).strip(), focused=focused)
 
 
 def pipeline(view: View, choices: Choices, cells: int, height: int) -> list[Row]:

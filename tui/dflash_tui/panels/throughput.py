@@ -11,6 +11,7 @@ from dflash_tui.panels.frame import middle, title
 from dflash_tui.phrases import count, known, window
 from dflash_tui.plot import DASH, Axes, Sample, braille, finite, nice_top, spark
 from dflash_tui.state import Choices, Panel
+from dflash_tui.theme import State
 from dflash_tui.view import View
 
 LABEL_CELLS = 8
@@ -37,13 +38,33 @@ def throughput_title(view: View, choices: Choices, points: Sequence[Sample]) -> 
     if view.snapshot is None:
         return title("Throughput", focused=focused)
     board = view.snapshot.board
-    rest = f"tok/s · now {count(known(board.tokens_per_s))}"
+    rest = f"tok/s · {speed_word(view)} {count(known(board.tokens_per_s))}"
     if known(board.baseline_tokens_per_s) is not None:
         rest += f" · baseline {count(board.baseline_tokens_per_s)} {DASH}"
     rest += f" · {window(window_s(view, choices, points))}" + (
         " · from lowest" if choices.auto_scale else ""
     )
     return title("Throughput", rest, focused=focused)
+
+
+def speed_word(view: View) -> str:
+    """Is the newest figure about now? Where no steps go on it is only the last one."""
+    speed = known(view.snapshot.board.tokens_per_s) if view.snapshot else None
+    return "now" if not speed or view.state in {State.RUNNING, State.SLOW} else "last"
+
+
+def with_fall(view: View, points: Sequence[Sample]) -> list[Sample]:
+    """In a stall, silence since the last step is no gap but no work: the line falls to 0."""
+    age = known(view.snapshot.board.last_step_age_s) if view.snapshot else None
+    if view.state is not State.STALLED or age is None or not points:
+        return list(points)
+    end = now_t(view)
+    stopped = end - age - view.elapsed_s
+    drawn = [
+        Sample(point.t, 0.0, 0.0) if point.high is None and point.t > stopped else point
+        for point in points
+    ]
+    return [*drawn, Sample(end, 0.0, 0.0)] if end > drawn[-1].t else drawn
 
 
 def now_t(view: View) -> float:
@@ -60,6 +81,7 @@ def throughput(
     view: View, choices: Choices, points: Sequence[Sample], cells: int, height: int
 ) -> list[Row]:
     """The panel's rows, without its frame."""
+    points = with_fall(view, points)
     axes = _axes(view, choices, points)
     inside = [point for point in points if axes.begin_t <= point.t <= axes.end_t]
     if height < PLOT_FROM_ROWS or cells < 40:
@@ -89,7 +111,7 @@ def _spark_row(view: View, inside: Sequence[Sample], axes: Axes, cells: int) -> 
     """` tok/s 30m ▇▇▇▇▆▁ now 6 120 base 6 000`."""
     board = view.snapshot.board if view.snapshot else None
     name = f" tok/s {window(axes.end_t - axes.begin_t, short=True)} "
-    tail = f" now {count(known(board.tokens_per_s) if board else None)}"
+    tail = f" {speed_word(view)} {count(known(board.tokens_per_s) if board else None)}"
     if board is not None and known(board.baseline_tokens_per_s) is not None:
         tail += f" base {count(board.baseline_tokens_per_s)}"
     room = max(cells - len(name) - width(tail) - 1, 0)
