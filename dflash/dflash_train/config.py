@@ -103,6 +103,8 @@ class OptimConfig:
     clip_norm: float = 1.0
     accumulation: int = 1
     """Batches of one drafter in one optimizer step."""
+    max_skipped: int = 100
+    """Steps in a row that may be left out for a gradient that is not finite; then the run fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +259,7 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
         ("optim.steps", c.optim.steps >= 1, "1 or more"),
         ("optim.lr", c.optim.lr > 0, "above 0"),
         ("optim.accumulation", c.optim.accumulation >= 1, "1 or more"),
+        ("optim.max_skipped", c.optim.max_skipped >= 1, "1 or more"),
         ("loss.num_anchors", c.loss.num_anchors >= 1, "1 or more"),
         ("loss.decay", c.loss.decay > 0, "above 0"),
         ("loss.chunk_rows", c.loss.chunk_rows >= 1, "1 or more"),

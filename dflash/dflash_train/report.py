@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from dflash_train.averaging import Parcel
 from dflash_train.config import Config
+from dflash_train.errors import DflashError
 from dflash_train.metrics import FIELDS, StepMetrics, read_metrics
 from dflash_train.schedule import learning_rate
 
@@ -54,7 +55,7 @@ class Reporter:
         self._process = psutil.Process(os.getpid())
         self.done = first_step
         """Steps done."""
-        self.last: StepMetrics | None = None
+        self._skipped_in_row = 0
 
     def begin(self) -> None:
         """The clock of the first window starts now: warming up is not part of it."""
@@ -111,17 +112,27 @@ class Reporter:
             padding_ratio=1.0 - self._tokens / max(self._padded, 1),
             acceptance_length=metrics.acceptance_length,
         )
-        if metrics.skipped:
-            self._announce_skipped(done, metrics)
+        steps = round(self._sums[FIELDS.index("steps")].item())
         self._sums.zero_()
         self._tokens = self._padded = 0
         self._window_start_s = now_s
-        self.last = metrics
+        self._judge_skipped(done, metrics, steps)
 
-    def _announce_skipped(self, done: int, metrics: StepMetrics) -> None:
+    def _judge_skipped(self, done: int, metrics: StepMetrics, steps: int) -> None:
+        """Announce steps that were left out; too many in a row end the run."""
+        if not metrics.skipped:
+            self._skipped_in_row = 0
+            return
+        whole = metrics.skipped == steps
+        self._skipped_in_row = self._skipped_in_row + steps if whole else metrics.skipped
         logger.warning("step=%d: %d steps left out, gradient not finite", done, metrics.skipped)
         if math.isfinite(metrics.grad_norm):  # otherwise the throughput event announced it
             self._writer.numeric(step=done, what="grad_norm", value="nan")
+        if self._skipped_in_row >= self._config.optim.max_skipped:
+            raise DflashError(
+                f"gradient not finite for {self._skipped_in_row} steps in a row",
+                hint="smaller optim.lr, or go back to an earlier checkpoint",
+            )
 
     def _memory(self) -> list[dict[str, object]]:
         """Per device; for the CPU the resident set of the process."""

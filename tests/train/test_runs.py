@@ -173,6 +173,25 @@ def test_a_mistake_of_ours_is_one_line_and_its_traceback_is_kept(small, tmp_path
     assert events_of(run_dir)[-1]["reason"] == "failed"
 
 
+def test_numbers_that_are_not_finite_are_announced_and_end_the_run_when_they_stay(small, tmp_path):
+    config = parse_overrides(small, ["optim.lr=1e30", "optim.max_skipped=6", "optim.steps=40"])
+    assert train(config, tmp_path / "run").code == 1
+    events = events_of(tmp_path / "run")
+    assert {"loss", "grad_norm"} <= {e["what"] for e in events if e["kind"] == "numeric"}
+    assert "gradient not finite for" in events[-1]["message"]
+    assert "smaller optim.lr" in events[-1]["message"]
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_stop_a_run_before_its_end(small, tmp_path):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "checkpoints").write_text("in the way")
+    assert train(small, run_dir).code == 1
+    saved = events_of(run_dir, "checkpoint")
+    assert [(e["step"], e["error"]) for e in saved] == [(s, "File exists") for s in (5, 10, 12)]
+    assert "last checkpoint not written: File exists" in events_of(run_dir)[-1]["message"]
+
+
 def test_a_kept_target_that_is_damaged_is_taught_again_to_the_same_bits(small, done, tmp_path):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
