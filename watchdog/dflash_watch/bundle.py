@@ -32,7 +32,14 @@ from dflash_watch.redact import redact, redact_tree
 from dflash_watch.render.jsonl import snapshot_object
 from dflash_watch.render.report import render_report
 from dflash_watch.render.stacktext import render_diff, render_sample
-from dflash_watch.render.tables import frames_of, gpus_csv, host_text, log_tail, processes_text
+from dflash_watch.render.tables import (
+    frames_of,
+    gpus_csv,
+    host_text,
+    log_tail,
+    processes_text,
+    tracebacks_of,
+)
 
 FOLDER_BYTES = 32 << 20
 """JSON of the window, before compression; the oldest frames are left out beyond it."""
@@ -127,10 +134,13 @@ class IncidentWriter:
         told = {**snapshot_object(snapshot), "incident": str(path)}
         put(made / "verdict.json", msgspec.json.format(msgspec.json.encode(redact_tree(told))))
         playbook = self._playbooks.get(incident.failure)
-        report = render_report(snapshot, incident, samples, playbook, self._options)
+        told_stacks = tracebacks_of(frames)
+        report = render_report(snapshot, incident, samples, playbook, self._options, told_stacks)
         put(made / "report.md", redact(report).encode())
         ticks_per_s = next((one.ticks_per_s for one in cleaned if isinstance(one, Hello)), 100)
         put_stacks(made, samples, ticks_per_s)
+        if told_stacks and not samples:
+            put(made / "stacks-1.txt", render_tracebacks(told_stacks).encode())
         put(made / "log-tail.txt", log_tail(frames).encode())
         put(made / "gpus.csv", gpus_csv(frames).encode())
         put(made / "processes.txt", processes_text(frames, ticks_per_s).encode())
@@ -149,6 +159,12 @@ def put_stacks(made: Path, samples: Sequence[StackSample], ticks_per_s: int) -> 
     readable = [sample for sample in samples if sample.threads]
     if len(readable) > 1:
         put(made / "stacks.diff.txt", f"{render_diff(readable, ticks_per_s)}\n".encode())
+
+
+def render_tracebacks(told: Sequence[tuple[str, str]]) -> str:
+    """What the trainer's own events tell of where its workers ended."""
+    parts = [f"{worker}, from its worker-failed event:\n\n{text.rstrip()}" for worker, text in told]
+    return "\n\n".join(parts) + "\n"
 
 
 def stacks_of(incident: Incident, records: Sequence[Record]) -> list[StackSample]:

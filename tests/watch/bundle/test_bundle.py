@@ -16,7 +16,7 @@ from dflash_watch.engine import Engine
 from dflash_watch.frame import StackSample
 from dflash_watch.model import RunOptions, Snapshot
 from dflash_watch.playbooks import load_playbooks
-from watch.render.made import SECRET, T0, deadlocked, records, stacks
+from watch.render.made import SECRET, T0, deadlocked, frame, records, stacks
 
 PLAYBOOKS = load_playbooks()
 FILES = [
@@ -96,6 +96,22 @@ def test_without_stacks_the_report_says_why(tmp_path: Path) -> None:
     path = written(tmp_path, msgspec.structs.replace(snapshot, incident=incident))
     assert not list(path.glob("stacks*"))
     assert "There are none: the process is not there any more" in (path / "report.md").read_text()
+
+
+def test_the_traceback_of_the_trainers_own_event_stands_in_for_stacks(tmp_path: Path) -> None:
+    event = {"kind": "worker-failed", "worker": "target-1", "traceback": f"E: {SECRET}"}
+    failed = msgspec.structs.replace(frame(20), events=(event,))
+    snapshot = deadlocked()
+    assert snapshot.incident is not None
+    incident = msgspec.structs.replace(snapshot.incident, stack_labels=())
+    path = writer(tmp_path).write(
+        msgspec.structs.replace(snapshot, incident=incident), [*records(), failed]
+    )
+    assert path is not None
+    assert (path / "stacks-1.txt").read_text() == (
+        "target-1, from its worker-failed event:\n\nE: ***\n"
+    )
+    assert "## Traceback of target-1\n\n```\nE: ***\n```" in (path / "report.md").read_text()
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -212,6 +212,13 @@ def test_findings_are_told_when_they_open_and_when_they_close() -> None:
     assert "over: the log was renamed (after 8.0 s)" in closed[0]
 
 
+def test_a_finding_that_is_only_information_is_not_told() -> None:
+    lines = plain()
+    lines.lines(healthy())
+    one = finding("a", T0 + 1, severity=Severity.INFO)
+    assert lines.lines(with_findings(healthy(T0 + 1), one)) == []
+
+
 def test_a_finding_that_is_the_verdict_is_not_told_twice() -> None:
     one = finding("a", T0, failure="pipeline-deadlock")
     told = plain().lines(with_findings(deadlocked(), one))

@@ -98,7 +98,7 @@ class PlainLines:
             is_verdict = one.failure == snapshot.failure and not closed
             if self._findings.get(one.key) == closed or is_verdict:
                 continue
-            if closed and one.key not in self._findings:
+            if one.severity is Severity.INFO or (closed and one.key not in self._findings):
                 continue
             yield self._finding(one)
         self._findings = seen

@@ -21,6 +21,7 @@ def render_report(
     samples: Sequence[StackSample],
     playbook: Playbook | None,
     options: RunOptions,
+    tracebacks: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The report, Markdown.
 
@@ -30,6 +31,7 @@ def render_report(
         samples: stacks that belong to it, oldest first; may be none.
         playbook: of the failure; None when there is none.
         options: where and what is watched.
+        tracebacks: worker and text, from the trainer's own events.
     """
     known = known_values(snapshot, options)
     title = playbook.title if playbook is not None else "no playbook has this name"
@@ -40,7 +42,7 @@ def render_report(
                 "",
                 *_head(snapshot, incident, options),
                 *_evidence(snapshot),
-                *_stacks(incident, samples),
+                *_stacks(incident, samples, tracebacks),
                 *_to_do(snapshot, playbook, known),
             ]
         ).rstrip()
@@ -108,8 +110,14 @@ def _evidence(snapshot: Snapshot) -> list[str]:
     return out
 
 
-def _stacks(incident: Incident, samples: Sequence[StackSample]) -> list[str]:
-    out = ["## Stacks", ""]
+def _stacks(
+    incident: Incident, samples: Sequence[StackSample], tracebacks: Sequence[tuple[str, str]]
+) -> list[str]:
+    out: list[str] = []
+    for worker, text in tracebacks:
+        out += [f"## Traceback of {printable(worker)}", "", "```"]
+        out += [*(printable(line) for line in text.splitlines()), "```", ""]
+    out += ["## Stacks", ""]
     readable = [sample for sample in samples if sample.threads]
     if not readable:
         errors = [sample.error for sample in samples if sample.error]

@@ -105,6 +105,17 @@ def log_tail(frames: Iterable[Frame]) -> str:
     return "\n".join(out) + "\n" if out else "no log text was seen\n"
 
 
+def tracebacks_of(frames: Iterable[Frame]) -> list[tuple[str, str]]:
+    """Worker and traceback of each `worker-failed` event, oldest first."""
+    told = []
+    for frame in frames:
+        for event in frame.events or ():
+            if event.get("kind") == "worker-failed":
+                short = f"{event.get('exception')}: {event.get('message')}"
+                told.append((str(event.get("worker")), str(event.get("traceback") or short)))
+    return told
+
+
 def frames_of(records: Iterable[Record]) -> list[Frame]:
     """The frames among the records."""
     return [record for record in records if isinstance(record, Frame)]
