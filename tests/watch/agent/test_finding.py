@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 from dflash_watch.agent import proc
+from dflash_watch.agent import run as run_module
 from dflash_watch.agent.find import Found, find_run
+from dflash_watch.agent.probes.processes import ProcessReader
 from dflash_watch.agent.run import SUCCESSOR_AFTER_S, RunView
 from dflash_watch.agent.rundir import boot_id, find_run_dir
 from dflash_watch.agent.suspects import judge
@@ -88,7 +90,10 @@ def test_a_pid_that_is_not_there_is_refused(tmp_path):
 def test_a_pid_that_is_no_python_is_named(program):
     sleep = subprocess.Popen(["sleep", "60"])
     try:
-        assert "not a Python process" in str(found({"pid": sleep.pid}).note)
+        answer = find_run("/proc", {"pid": sleep.pid}, NOBODY)
+        assert answer == (
+            f"pid {sleep.pid} (sleep) is not a Python process, and no Python runs below it"
+        )
     finally:
         sleep.kill()
         sleep.wait()
@@ -280,3 +285,46 @@ def test_a_zombie_is_still_there(program):
     wait_for(lambda: proc.read_stat("/proc", run.pid).state == "Z")
     assert view.update(10.0)["state"] == "found"
     assert view.pids == [run.pid]
+
+
+def test_a_run_directory_that_is_made_later_is_noticed(program, tmp_path):
+    events = tmp_path / "run" / "events.jsonl"
+    text = (
+        "import sys, time\nsys.stdin.readline()\n"
+        f"f = open({str(events)!r}, 'a'); print('up', flush=True); time.sleep(60)"
+    )
+    run = program(text, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    view = RunView("/proc", {"pid": run.pid}, NOBODY)
+    assert "run_dir" not in view.update(10.0)
+    write_manifest(tmp_path / "run", run.pid)
+    run.stdin.write(b"go\n")
+    run.stdin.flush()
+    run.stdout.readline()
+    assert view.update(20.0)["run_dir"] == str(tmp_path / "run")
+
+
+def test_a_process_that_calls_exec_shows_its_new_command(program):
+    text = (
+        "import os, sys\nprint('up', flush=True)\nsys.stdin.readline()\n"
+        "os.execv('/bin/sleep', ['sleep', '61'])\n"
+    )
+    run = program(text, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    run.stdout.readline()
+    reader = ProcessReader("/proc")
+    late = 1e9  # long after the start: no longer asked because it is young
+    assert "train.py" in reader.read(run.pid, late)["cmd"]
+    run.stdin.write(b"go\n")
+    run.stdin.flush()
+    wait_for(lambda: reader.read(run.pid, late)["cmd"] == "sleep 61")
+
+
+def test_a_search_that_hangs_is_said_and_does_not_hold_the_agent(monkeypatch):
+    monkeypatch.setattr(run_module, "find_run", lambda *_arguments: time.sleep(60))
+    monkeypatch.setattr(run_module, "SEARCH_WAIT_S", 0.1)
+    view = RunView("/proc", {"pid": 1}, NOBODY)
+    try:
+        assert view.update(10.0)["state"] == "none"
+        late = view.update(10.0 + 3 * run_module.SEARCH_DEADLINE_S)
+        assert "search for the run: no answer for 12 s" in late["note"]
+    finally:
+        view.close()

@@ -215,6 +215,10 @@ class Child:
             "since_s": None if since is None else round(now_s - since, 1),
         }
 
+    def tend(self, now_s: float) -> None:
+        """Take note of children that have ended; cheap, for every frame."""
+        self._reap(now_s)
+
     def close(self) -> None:
         """End the child without waiting for it."""
         if self._process is not None:

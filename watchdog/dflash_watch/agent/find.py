@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 from dflash_watch.agent import proc
 from dflash_watch.agent.mask import command_text
 from dflash_watch.agent.rundir import find_run_dir, is_its_process, read_manifest, run_dir_of
-from dflash_watch.agent.suspects import find_newest, top_of, visible_processes
+from dflash_watch.agent.suspects import find_newest, top_of, trains, visible_processes
 from dflash_watch.agent.table import ProcessTable
 from dflash_watch.agent.tmux import pane_of
 from dflash_watch.agent.writers import upstream_of, writers_of
@@ -33,6 +33,7 @@ class Found(NamedTuple):
 
 
 Answer = Union[Found, str]
+NO_PYTHON = "is not a Python process, and no Python runs below it"
 
 
 def find_run(root: str, target: Dict[str, Any], agent_pid: int) -> Answer:
@@ -118,7 +119,10 @@ def _by_pid(root: str, pid: Any, _agent_pid: int) -> Answer:
     stat = proc.read_stat(root, int(pid))
     if stat is None:
         return f"no process {pid} here"
-    return _with(root, "pid", stat, waiting_note(root, stat))
+    note = waiting_note(root, stat)
+    if note is not None and note.endswith(NO_PYTHON) and not trains(root, stat.pid):
+        return note
+    return _with(root, "pid", stat, note)
 
 
 def waiting_note(root: str, stat: proc.Stat) -> Optional[str]:
@@ -134,7 +138,7 @@ def waiting_note(root: str, stat: proc.Stat) -> Optional[str]:
         if proc.is_python(proc.read_link(f"{root}/{pid}/exe"), child.comm, words):
             text = command_text(words, 80)
             return f"pid {stat.pid} ({stat.comm}) only waits; the work is in pid {pid} ({text})"
-    return f"pid {stat.pid} ({stat.comm}) is not a Python process, and no Python runs below it"
+    return f"pid {stat.pid} ({stat.comm}) {NO_PYTHON}"
 
 
 def _by_match(root: str, pattern: str, agent_pid: int) -> Answer:

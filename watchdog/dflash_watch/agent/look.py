@@ -106,6 +106,7 @@ class Look:
 
     def close(self) -> None:
         """End the children; let go of descriptors."""
+        self.run.close()
         self._threads.close()
         self._kernel.close()
         self._files.close()
@@ -221,15 +222,8 @@ class Look:
     def _cost(self, started_s: float, left_out: int) -> Dict[str, Any]:
         now_s = time.monotonic()
         own = os.times()
-        living = [
-            each
-            for each in (
-                self._files.child,
-                self._panes.child,
-                self._gpus.child if self._gpus else None,
-            )
-            if each
-        ]
+        sources = (self._files, self._panes, self._gpus, self.run)
+        living = [each.child for each in sources if each is not None and each.child is not None]
         pids = [each.pid for each in living if each.pid is not None]
         if now_s - self._pss_read_s >= PSS_EVERY_S:
             self._pss_read_s = now_s

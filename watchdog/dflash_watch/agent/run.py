@@ -8,11 +8,15 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from dflash_watch.agent import proc
-from dflash_watch.agent.find import Found, find_run
-from dflash_watch.agent.rundir import is_its_process, paths_of, worker_pids
+from dflash_watch.agent.child import Child
+from dflash_watch.agent.find import Answer, Found, find_run
+from dflash_watch.agent.mounts import Mounts
+from dflash_watch.agent.rundir import is_its_process, paths_of, run_dir_of, worker_pids
 from dflash_watch.agent.table import RunTree
 
 LOOK_AGAIN_S = 2.0
+SEARCH_WAIT_S, SEARCH_DEADLINE_S = 2.0, 4.0
+RUN_DIR_EVERY_S = 3.0
 SUCCESSOR_AFTER_S = 5.0
 """A run that ended stays on the screen at least so long before a newer one takes its place."""
 
@@ -29,6 +33,9 @@ class RunView:
         self._gone_since_s: Optional[float] = None
         self._manifest_is_new = False
         self.pids: List[int] = []
+        self._mounts = Mounts(root)
+        self._search = Child("search for the run", self._find, SEARCH_DEADLINE_S)
+        self._run_dir_looked_s = float("-inf")
 
     @property
     def run_dir(self) -> Optional[str]:
@@ -46,6 +53,11 @@ class RunView:
         return self._found.root_pid if self._found else None
 
     @property
+    def child(self) -> Child:
+        """The search's process, while there is one."""
+        return self._search
+
+    @property
     def is_gone(self) -> bool:
         """It was there and its root process is not any more."""
         return self._gone_since_s is not None
@@ -61,6 +73,7 @@ class RunView:
         Args:
             now_s: CLOCK_BOOTTIME.
         """
+        self._search.tend(now_s)
         if self._found is None or self._may_look_for_successor(now_s):
             self._look(now_s)
         if self._found is None:
@@ -108,13 +121,52 @@ class RunView:
     def _look(self, now_s: float) -> None:
         if self._looked_s is not None and now_s - self._looked_s < LOOK_AGAIN_S:
             return
+        answer = self._ask(now_s)
+        if answer is None:
+            return
         self._looked_s = now_s
-        answer = find_run(self._root, self._target, self._agent_pid)
         if isinstance(answer, str):
             self._problem = answer
             return
         if self._found is None or self._is_successor(answer):
             self._take(answer)
+            self._search.close()
+
+    def _ask(self, now_s: float) -> Optional[Answer]:
+        """The search's answer, or None while it is under way.
+
+        It runs in a child: it touches paths that somebody named and reads strangers' memory maps,
+        and either can block for ever.
+        """
+        just_asked = self._search.ask({}, now_s)
+        got = self._search.collect(now_s, SEARCH_WAIT_S if just_asked else 0.0)
+        silence = self._search.gap(now_s)
+        if got is None:
+            self._problem = silence["reason"] if silence else self._problem
+            return None
+        if "problem" in got or "error" in got:
+            return str(got.get("problem") or got["error"])
+        return Found(**got["found"])
+
+    def _find(self, _request: Dict[str, Any]) -> Dict[str, Any]:
+        """Runs in the child only."""
+        answer = find_run(self._root, self._target, self._agent_pid)
+        return {"problem": answer} if isinstance(answer, str) else {"found": answer._asdict()}
+
+    def close(self) -> None:
+        """End the search."""
+        self._search.close()
+
+    def _look_for_run_dir(self, now_s: float) -> None:
+        """A run may make its directory long after it was found."""
+        if self._found is None or self._found.run_dir or not self.pids:
+            return
+        if now_s - self._run_dir_looked_s < RUN_DIR_EVERY_S:
+            return
+        self._run_dir_looked_s = now_s
+        run_dir = run_dir_of(self._root, self.pids[:8], self._mounts, now_s)
+        if run_dir is not None:
+            self._found = self._found._replace(run_dir=run_dir)
 
     def _is_successor(self, answer: Found) -> bool:
         """Another process, and a younger one: an old neighbour is no successor."""
@@ -133,6 +185,7 @@ class RunView:
 
     def _follow(self, now_s: float) -> None:
         self.pids = self._tree.update() if self._tree else []
+        self._look_for_run_dir(now_s)
         extra = [pid for pid in worker_pids(self.manifest) if pid not in self.pids and self.pids]
         self.pids += [pid for pid in extra if proc.read_stat(self._root, pid) is not None]
         if self._tree is None or not self._tree.root_is_there():

@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from dflash_watch.agent import proc
+from dflash_watch.agent.mounts import Mounts
 
 MANIFEST = "run.json"
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
@@ -66,15 +67,26 @@ def is_its_process(root: str, manifest: Dict[str, Any]) -> Optional[proc.Stat]:
     return stat
 
 
-def run_dir_of(root: str, pids: Iterable[int]) -> Optional[str]:
-    """The run directory that one of these processes writes: it has events.jsonl open."""
+def run_dir_of(
+    root: str, pids: Iterable[int], mounts: Optional[Mounts] = None, now_s: float = 0.0
+) -> Optional[str]:
+    """The run directory that one of these processes writes: it has events.jsonl open.
+
+    Args:
+        root: `/proc`.
+        pids: the processes.
+        mounts: with it, directories on mounts that can hang are believed without a look.
+        now_s: the moment, for `mounts`.
+    """
     for pid in pids:
         for fd in proc.list_fds(root, pid) or []:
             link = proc.read_link(f"{root}/{pid}/fd/{fd}") or ""
-            if link.endswith("/events.jsonl") and os.path.isfile(
-                os.path.join(os.path.dirname(link), MANIFEST)
-            ):
-                return os.path.dirname(link)
+            if not link.endswith("/events.jsonl"):
+                continue
+            run_dir = os.path.dirname(link)
+            unseen = mounts is not None and mounts.can_hang(run_dir, now_s)
+            if unseen or os.path.isfile(os.path.join(run_dir, MANIFEST)):
+                return run_dir
     return None
 
 

@@ -116,7 +116,7 @@ def find_newest(
         top = top_of(table, stat)
         known = suspects.get(top.pid)
         if known is None or known.score < suspect.score:
-            suspects[top.pid] = Suspect(suspect.score, top, suspect.why)
+            suspects[top.pid] = Suspect(*placed(table.root, suspect, top))
     ranked = sorted(
         suspects.values(), key=lambda each: (each.score, each.stat.start_ticks), reverse=True
     )
@@ -128,6 +128,17 @@ def find_newest(
         if each.score > 1
     ]
     return ranked[0], others
+
+
+def placed(root: str, suspect: Suspect, top: proc.Stat) -> Tuple[int, proc.Stat, str]:
+    """The suspect with its launcher; one in a container seen from outside ranks below all others.
+
+    Its paths and numbers mean something else in there: the way to watch it leads inside.
+    """
+    ours, theirs = (proc.read_link(f"{root}/{who}/ns/pid") for who in ("self", top.pid))
+    if ours is None or theirs is None or ours == theirs:
+        return suspect.score, top, suspect.why
+    return suspect.score - 10, top, suspect.why + "; inside a container: better watched from there"
 
 
 def judge(root: str, stat: proc.Stat, argv: List[str]) -> Optional[Suspect]:
@@ -153,6 +164,15 @@ def judge(root: str, stat: proc.Stat, argv: List[str]) -> Optional[Suspect]:
     if output.startswith("/") and not output.startswith(("/dev/", "/proc/")):
         return Suspect(1, stat, f"a Python program that writes {output}")
     return None
+
+
+def trains(root: str, pid: int) -> bool:
+    """Does it have a GPU open, or a framework or Python library loaded, whatever it is called."""
+    links = [proc.read_link(f"{root}/{pid}/fd/{fd}") or "" for fd in proc.list_fds(root, pid) or []]
+    if any(re.match(r"/dev/nvidia\d", link) for link in links):
+        return True
+    maps = proc.read_text(f"{root}/{pid}/maps", MAPS_BYTES) or ""
+    return bool(FRAMEWORK.search(maps)) or "libpython" in maps
 
 
 def _is_tool(argv: List[str]) -> bool:

@@ -12,13 +12,14 @@ from dflash_watch.agent import proc
 from dflash_watch.agent.mask import command_text
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+YOUNG_S = 3.0
 
 
 class ProcessFacts:
     """What does not change while a process lives; read once."""
 
     def __init__(self, root: str, stat: proc.Stat) -> None:
-        self.start_ticks = stat.start_ticks
+        self.start_ticks, self.comm = stat.start_ticks, stat.comm
         argv = proc.read_argv(root, stat.pid)
         self.argv = argv
         self.exe = proc.read_link(f"{root}/{stat.pid}/exe")
@@ -33,20 +34,21 @@ class ProcessReader:
         self._root = root
         self._facts: Dict[int, ProcessFacts] = {}
 
-    def facts(self, stat: proc.Stat) -> ProcessFacts:
+    def facts(self, stat: proc.Stat, now_boot_s: float) -> ProcessFacts:
         """Command line, binary: from memory while it is the same process.
 
-        A process that has just been forked still shows its parent's words: it is asked again
-        while its name does not fit what was read.
+        A process that has just been forked still shows its parent's words until it calls exec: a
+        young one is asked again, and one whose name has changed.
         """
         known = self._facts.get(stat.pid)
-        if known is None or known.start_ticks != stat.start_ticks or not known.argv:
+        is_same = known is not None and (known.start_ticks, known.comm) == (
+            stat.start_ticks,
+            stat.comm,
+        )
+        is_young = now_boot_s - stat.start_ticks / proc.TICKS_PER_S < YOUNG_S
+        if known is None or not is_same or is_young:
             known = self._facts[stat.pid] = ProcessFacts(self._root, stat)
         return known
-
-    def renew(self) -> None:
-        """Forget command lines: a process may have called exec since."""
-        self._facts.clear()
 
     def is_python(self, pid: int) -> bool:
         """Was this process seen to be a Python."""
@@ -59,7 +61,7 @@ class ProcessReader:
         if stat is None:
             self._facts.pop(pid, None)
             return None
-        facts = self.facts(stat)
+        facts = self.facts(stat, now_boot_s)
         base = f"{self._root}/{pid}/"
         sample = {
             "pid": pid,
