@@ -164,3 +164,29 @@ def test_stopped_on_request_is_finished():
     run.go(5)
     assert run.last.verdict == "finished"
     assert run.incidents() == []
+
+
+TRACEBACK = """\
+Exception in thread {name}:
+Traceback (most recent call last):
+  File "/x/train.py", line 7, in run
+    step(batch)
+ValueError: bad batch
+"""
+
+
+def test_an_exception_of_a_thread_that_lives_on_is_no_death():
+    run = Timeline.foreign(30)
+    run.say(TRACEBACK.format(name="target-1"))
+    run.go(30)
+    assert (run.last.verdict, run.last.failure) == ("running", "healthy")
+    assert run.incidents() == []
+
+
+def test_an_exception_of_a_thread_that_is_gone_is_a_death_though_steps_go_on():
+    run = Timeline.foreign(30)
+    run.say(TRACEBACK.format(name="target-1"))
+    run.workers["target-1"].there = False
+    run.go(30)
+    assert (run.last.verdict, run.last.failure) == ("running", "worker-died")
+    assert (run.last.subject, run.last.severity) == ("target-1", "critical")

@@ -221,8 +221,8 @@ def _log(window: Window) -> LogView:
         gap = window.gaps.get("log")
         return LogView(note=gap.reason if gap else None)
     lines = list(track.lines)[-LOG_LINES:]
-    if track.rewritten:
-        lines.append(track.rewritten)
+    if track.feed.partial:
+        lines.append(track.feed.partial)
     grown_t = track.grown_t
     silent_s = max(window.now_t - grown_t, 0.0) if grown_t is not None else None
     state = track.sample.path_state

@@ -164,7 +164,8 @@ class Progress:
     def _count(self, t: float, step: int, source: str) -> None:
         if self.first_step_t is None:
             self.first_step_t = t
-        if self.last_step_t is None or t > self.last_step_t:
+        last_t, before = self.last_step_t, self.step or 0
+        if last_t is None or t > last_t or (t == last_t and step > before):
             self.last_step_t, self.source = t, source
             if not self.pace or t - self.pace[-1][0] >= 5.0:
                 self.pace.append((t, step))

@@ -16,6 +16,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import T0, example, frames
 from dflash_watch.frame import StackFrame, ThreadStack
 from dflash_watch.model import Severity, Source
+from dflash_watch.readers.facts import TracebackSeen
 from dflash_watch.readers.waits import is_helper
 from dflash_watch.units import duration
 
@@ -66,16 +67,28 @@ def _by_beats(view: View) -> Iterator[tuple[str, Answer]]:
 
 def _by_log(view: View) -> Iterator[tuple[str, Answer]]:
     last_t = view.progress.last_step_t
+    since: dict[str, float] = {}
+    newest: dict[str, TracebackSeen] = {}
     for fact in view.window.logs.tracebacks:
-        if not fact.fatal or (fact.backlog and last_t is not None and last_t > fact.t):
-            continue
-        if fact.subject in {"unknown", "main", "run"}:
-            continue
-        text = f"{fact.subject}: {fact.exception}: {fact.message}"
+        outlived = fact.backlog and last_t is not None and last_t > fact.t
+        if fact.fatal and not outlived and fact.subject not in {"unknown", "main", "run"}:
+            since.setdefault(fact.subject, fact.t)
+            newest[fact.subject] = fact
+    for subject, fact in newest.items():
+        text = f"{subject}: {fact.exception}: {fact.message}".rstrip(": ")[:300]
+        alive = _is_alive(view, subject)
         yield (
-            fact.subject,
-            symptom(fact.subject, Severity.CRITICAL, fact.t, text[:300], Source.LOG),
-        )
+            subject,
+            symptom(
+                subject, Severity.CRITICAL, since[subject], text, Source.LOG, starts=not alive
+            ),
+        )  # fmt: skip
+
+
+def _is_alive(view: View, name: str) -> bool:
+    """Is a thread of that name known, and still listed? Then it has caught its exception."""
+    names = view.window.samples.names.items()
+    return any(key in view.window.tracks.threads for key, known in names if known == name)
 
 
 def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:

@@ -21,6 +21,10 @@ PAGE_BYTES = 4096
 class LogFeed(Protocol):
     """An incremental reader of one log: text in, facts out."""
 
+    @property
+    def partial(self) -> str:
+        """The line being written now."""
+
     def feed(self, sample: LogSample, t: float) -> list[f.LogFact]:
         """Facts of the new text."""
 

@@ -1,0 +1,136 @@
+"""The board: every field from the window, nothing where nothing is known, a gap for old data."""
+
+from __future__ import annotations
+
+import msgspec
+from dflash_watch.frame import Disk, Gap, GpuSample, HostSample
+from dflash_watch.model import RunOptions
+from scenarios.timeline import LOG, Timeline
+
+
+def cards(t: float, watts: float = 600.0) -> tuple[GpuSample, ...]:
+    return tuple(
+        GpuSample(
+            index=i, name="H200", utilization_ratio=0.2, utilization_history=(0.9, 1.0),
+            power_watts=1.0, power_history_watts=(watts, watts), power_limit_watts=700.0,
+            memory_used_bytes=100, memory_total_bytes=141, temperature_celsius=60.0, sm_ratio=0.8,
+        )
+        for i in range(2)
+    )  # fmt: skip
+
+
+def test_a_gpu_row_shows_the_drivers_history_not_the_point_sample():
+    options = RunOptions(roles={"target": (0,), "drafter": (1,)})
+    run = Timeline.training(40, gpus=cards, options=options)
+    first, second = run.last.board.gpus
+    assert (first.role, second.role) == ("target", "drafter")
+    assert round(first.utilization_ratio, 2) == 0.95
+    assert first.power_watts == 600.0
+    assert round(first.sm_ratio, 2) == 0.8
+    assert len(first.power_history) == 60
+    assert first.power_history[0] is None
+    assert first.power_history[-1] == 600.0
+
+
+def test_roles_come_from_the_manifest_when_nobody_says_them():
+    run = Timeline.training(5, gpus=cards)
+    assert [row.role for row in run.last.board.gpus] == [None, None]
+    run.engine.window.told.manifest = {
+        "workers": [
+            {"name": "target-0", "role": "target", "device": "cuda:0"},
+            {"name": "drafter-0", "role": "drafter", "device": "cuda:1"},
+            {"name": "main", "role": "main", "device": "cpu"},
+        ]
+    }
+    run.go(1)
+    assert [row.role for row in run.last.board.gpus] == ["target", "drafter"]
+
+
+def test_a_figure_outside_its_own_recent_band_is_marked():
+    run = Timeline.training(50, gpus=cards)
+    assert run.last.board.gpus[0].marks == ()
+    run.gpus = lambda t: cards(t, watts=120.0)
+    run.go(5)
+    assert "power_watts" in run.last.board.gpus[0].marks
+
+
+def test_rows_without_an_answer_are_stale_and_say_how_old_they_are():
+    run = Timeline.training(10, gpus=cards)
+    run.gpus, run.gaps = None, (Gap(source="gpu", reason="no answer"),)
+    run.go(12)
+    row = run.last.board.gpus[0]
+    assert row.state == "stale"
+    assert row.note == "no answer; values 12 s old"
+    assert row.memory_used_bytes == 100
+
+
+def test_the_queue_says_its_trend_and_who_waits():
+    run = Timeline.training(30, depth=8)
+    assert run.last.board.queue.trend == "FULL"
+    run = Timeline.training(30, depth=0)
+    assert run.last.board.queue.trend == "EMPTY"
+    for name in ("drafter-0", "drafter-1"):
+        run.wait(name, "queue-get")
+    run.go(3)
+    assert run.last.board.queue.waiting == "drafter waits"
+
+
+def test_rates_of_both_sides_come_from_the_items_of_the_workers():
+    run = Timeline.training(30)
+    queue = run.last.board.queue
+    assert round(queue.in_per_s) == round(queue.out_per_s) == 24
+
+
+def test_throughput_is_a_point_a_bucket_and_silence_is_a_gap():
+    run = Timeline.training(60)
+    points = run.last.board.throughput
+    assert len(points) == 120
+    assert (points[-2].low, points[-2].high) == (6000.0, 6000.0)
+    assert points[0].low is None
+
+
+def test_step_total_age_and_time_left():
+    run = Timeline.training(60, total_steps=2000, log_mode="silent")
+    board = run.last.board
+    assert (board.step, board.total_steps) == (720, 2000)
+    assert board.last_step_age_s < 0.1
+    assert 90 < board.eta_s < 120
+    assert board.loss == 2.0
+    assert board.phase == "training"
+
+
+def test_a_phase_shows_its_budget():
+    run = Timeline.training(20)
+    run.event("phase", name="evaluating", edge="begin", budget_s=90.0)
+    run.go(4)
+    board = run.last.board
+    assert (board.phase, board.phase_budget_s) == ("evaluating", 90.0)
+    assert board.phase_s == 4.0
+
+
+def test_the_log_panel_has_the_newest_lines_and_the_bar_as_it_stands():
+    run = Timeline.training(10, log_mode="silent")
+    run.say("one\ntwo\x1b[31m red\x1b[0m\n\r 50%|##  | 5/10 [00:05<00:05, 1.0it/s]")
+    run.go(1)
+    log = run.last.board.log
+    assert log.path == LOG
+    assert log.lines[:2] == ("one", "two red")
+    assert "5/10" in log.lines[-1]
+
+
+def test_the_host_in_one_line():
+    run = Timeline.training(3)
+    frame = run.frame()
+    disks = (Disk(path="/", what="log", free_bytes=2**30, total_bytes=2**31),)
+    host = HostSample(cpus=2, load1=1.5, memory_available_bytes=4 * 2**30, disks=disks)
+    seen = run.engine.advance(msgspec.structs.replace(frame, host=host, t=run.t + 1))
+    assert seen.board.host_line == "load 1.5/2 · 4.0 GiB memory free · 1.0 GiB free for log"
+
+
+def test_nothing_known_is_none_and_never_zero():
+    run = Timeline(is_ours=False, log_mode="none")
+    run.hello()
+    board = run.last.board
+    assert (board.step, board.tokens_per_s, board.eta_s, board.queue, board.pid) == (None,) * 5
+    assert board.gpus == ()
+    assert board.log.lines == ()
