@@ -173,7 +173,9 @@ def test_silence_in_a_stall_is_a_fall_to_the_floor_and_not_a_gap() -> None:
     assert floor.rstrip("│ ").endswith("⣀⣀⣀⣀⣀⣀⣀⣀")
     assert "was 14 400 tok/s" in lines[1]
     assert any("· last 14 400 ·" in line for line in lines)
-    blind = msgspec.structs.replace(silent, verdict="blind", link=model.Link(state="lost"))
+    blind = msgspec.structs.replace(
+        silent, verdict=model.Verdict.BLIND, link=model.Link(state="lost")
+    )
     lines = text_of(compose(desk_of(blind).screen(), 120, 40)).splitlines()
     floor = next(line for line in lines if line.startswith("│      0 "))
     assert "⣀" not in floor

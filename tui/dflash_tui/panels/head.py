@@ -143,7 +143,9 @@ def _speed(view: View, snapshot: Snapshot, *, narrow: bool) -> str:
     now, usual = known(snapshot.board.tokens_per_s), known(snapshot.board.baseline_tokens_per_s)
     if now is None:
         return ""
-    text = f"{'' if view.state is not State.STALLED or now <= 0 else 'was '}{count(now)} tok/s"
+    text = f"{count(now)} tok/s"
+    if view.state is State.STALLED and now > 0:
+        return f"was {text}"
     if not usual or usual <= 0 or now <= 0:
         return text
     share = percent(now / usual)
