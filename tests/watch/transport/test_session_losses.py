@@ -128,3 +128,22 @@ def test_retry_now_does_not_wait_for_the_pause(container: Container) -> None:
         container.start()
         watcher.session.retry_now()
         _comes_back(watcher)
+
+
+def test_a_host_key_that_changes_under_a_session_is_never_taken(sshd: Sshd) -> None:
+    place = Place(host="box", ssh_config=sshd.ssh_config, accept_new_host_keys=True)
+    with watching(place) as watcher:
+        watcher.frames(1)
+        sshd.swap_host_key()
+        watcher.lost("host key changed (was SHA256:")
+        sshd.configure()
+        _comes_back(watcher)
+
+
+def test_a_server_that_allows_one_session_a_connection_is_enough(sshd: Sshd) -> None:
+    sshd.configure(max_sessions=1)
+    with watching(Place(host="box", ssh_config=sshd.ssh_config)) as watcher:
+        watcher.frames(2)
+        sshd.cut()
+        watcher.lost("cut")
+        _comes_back(watcher)
