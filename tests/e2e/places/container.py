@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,13 @@ class Spawned:
         """Exit status as lxc-attach reports it: 128 + N for signal N."""
         return self.attach.wait(timeout_s)
 
+    def end(self) -> None:
+        """Kill it if it still runs."""
+        if self.attach.poll() is None:
+            with suppress(ProcessLookupError):  # it ended in between
+                self.signal(signal.SIGKILL)
+            self.wait(20)
+
 
 class Container:
     """A container of our own; `id` is numeric as Proxmox's are."""
@@ -61,6 +69,7 @@ class Container:
         self.share = work / "share"
         self.share.mkdir()
         self.python = sys.executable
+        self._spawned: list[Spawned] = []
         self.id = _claim(lxcpath)
         (lxcpath / self.id / "config").write_text(self._config())
         self.start()
@@ -96,9 +105,11 @@ class Container:
         return self._lxc("info", "-sH", check=False).strip()
 
     def restore(self) -> None:
-        """Running and thawed again, whatever a test did."""
+        """Running, thawed and without what a test spawned, whatever it did."""
         if self.state() == "FROZEN":
             self.thaw()
+        while self._spawned:
+            self._spawned.pop().end()
         if self.state() != "RUNNING":
             self.start()
 
@@ -133,7 +144,7 @@ class Container:
     def spawn(
         self, argv: Sequence[str], *, output: Path, env: Mapping[str, str] | None = None
     ) -> Spawned:
-        """Start a long-lived command inside; both its outputs go to `output`, a path out here."""
+        """Start a command inside that `restore` ends; both outputs go to `output`, a path here."""
         mark = Path(tempfile.mkdtemp(dir=self.share)) / "pid"
         script = 'echo $$ > "$1.new"; mv "$1.new" "$1"; shift; exec "$@"'
         with output.open("ab") as sink:
@@ -148,7 +159,8 @@ class Container:
                 )
             time.sleep(0.01)
         pid = int(mark.read_text())
-        return Spawned(pid=pid, host_pid=self.host_pid(pid), attach=attach)
+        self._spawned.append(Spawned(pid=pid, host_pid=self.host_pid(pid), attach=attach))
+        return self._spawned[-1]
 
     def processes(self) -> list[Inside]:
         """Everything that runs inside now, as seen from the host."""

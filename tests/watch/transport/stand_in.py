@@ -5,6 +5,7 @@ The way there and back is tested with it, whatever the real agent can do.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from dflash_watch.place import Place, TargetChoice
 from dflash_watch.session import Program, Session
 from dflash_watch.transport.ask import ask_nobody
 
-MARK = "dflash-stand-in"
+MARK = os.environ.get("DFLASH_STAND_IN") or f"dflash-stand-in-{os.getpid()}"
+"""Last word of its command line; other test sessions on this machine have another."""
 
 _STUB = """
 import os

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -158,6 +159,15 @@ def test_the_pace_can_be_changed_while_it_runs() -> None:
         assert len(watcher.frames(2)) == 2
 
 
+def test_a_reader_that_sleeps_loses_neither_the_link_nor_memory() -> None:
+    with watching(Place(), every_s=0.005) as watcher:
+        watcher.frames(1)
+        time.sleep(9)  # the queue is full after two seconds; an answer is due after five
+        seqs = [frame.seq for frame in watcher.frames(600)]
+        assert all(later == earlier + 1 for earlier, later in itertools.pairwise(seqs))
+        assert not any(is_link(record, "lost") for record in watcher.seen)
+
+
 @pytest.mark.lxc
 @pytest.mark.ssh
 def test_a_watcher_that_is_killed_leaves_no_agent_in_the_container(proxmox: Proxmox) -> None:
@@ -168,7 +178,10 @@ def test_a_watcher_that_is_killed_leaves_no_agent_in_the_container(proxmox: Prox
         "    w.frames(1); print('up', flush=True); time.sleep(60)\n"
     )
     argv = [sys.executable, "-c", code, msgspec.json.encode(proxmox.place()).decode()]
-    environment = os.environ | {"PYTHONPATH": proxmox.container.environment()["PYTHONPATH"]}
+    environment = os.environ | {
+        "PYTHONPATH": proxmox.container.environment()["PYTHONPATH"],
+        "DFLASH_STAND_IN": MARK,
+    }
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as watcher:
         assert watcher.stdout is not None
         assert watcher.stdout.readline() == b"up\n"

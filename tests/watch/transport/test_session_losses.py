@@ -12,7 +12,7 @@ from dflash_watch.place import Place
 from e2e.places.container import Container
 from e2e.places.fixtures import Proxmox
 from e2e.places.sshd import Sshd
-from watch.transport.stand_in import Watcher, is_link, watching
+from watch.transport.stand_in import MARK, Watcher, is_link, watching
 from watch.transport.test_session import _agents, _wait_until_gone
 
 pytestmark = [pytest.mark.ssh]
@@ -104,7 +104,7 @@ def test_an_agent_that_is_killed_is_started_again(proxmox: Proxmox) -> None:
     with watching(proxmox.place()) as watcher:
         watcher.frames(2)
         for process in proxmox.container.processes():
-            if "dflash-stand-in" in process.cmdline:
+            if MARK in process.cmdline:
                 os.kill(process.host_pid, 9)
         watcher.lost("killed by signal 9")
         _comes_back(watcher)

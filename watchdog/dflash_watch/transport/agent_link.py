@@ -55,7 +55,7 @@ class AgentLink:
         Raises:
             TransportError: the agent ended, or does not answer in time.
         """
-        self._keep_asking(now_s)
+        self._ask_whether_alive(now_s)
         if self._outbox:
             self._send_some(now_s)
         data = self._stream.receive(0.0 if self._outbox else wait_s)
@@ -64,6 +64,10 @@ class AgentLink:
         records = list(self._reader.feed(data)) if data else []
         if records:
             self._has_spoken, self._question_open, self._heard_s = True, False, now_s
+        elif data is None:  # judged only after looking: we may have been the one who slept
+            self._check_silence(now_s)
+        else:
+            self._heard_s = self._asked_s = now_s  # part of something large
         return records
 
     def stop(self) -> None:
@@ -85,20 +89,27 @@ class AgentLink:
         del self._outbox[:sent]
         self._moved_s = now_s if sent else self._moved_s
 
-    def _keep_asking(self, now_s: float) -> None:
-        if not self._has_spoken:
-            if now_s - self._opened_s > START_S:
-                raise self._silent(now_s - self._opened_s)
-            return
-        # A question behind megabytes is no test while they move.
-        since_s = max(self._moved_s, self._heard_s) if self._outbox else self._asked_s
-        if (self._outbox or self._question_open) and now_s - since_s > SILENCE_S:
-            raise self._silent(now_s - self._heard_s)
-        if self._outbox:
+    def _ask_whether_alive(self, now_s: float) -> None:
+        if self._outbox:  # a question behind megabytes is no test
             self._asked_s = now_s
-        elif not self._question_open and now_s - self._asked_s >= PING_EVERY_S:
+        elif self._has_spoken and not self._question_open and self._is_due(now_s):
             self.ask("ping")
             self._question_open, self._asked_s = True, now_s
+
+    def _is_due(self, now_s: float) -> bool:
+        return now_s - self._asked_s >= PING_EVERY_S
+
+    def _check_silence(self, now_s: float) -> None:
+        if not self._has_spoken:
+            since_s, limit_s = self._opened_s, START_S
+        elif self._outbox:
+            since_s, limit_s = max(self._moved_s, self._heard_s), SILENCE_S
+        elif self._question_open:
+            since_s, limit_s = self._asked_s, SILENCE_S
+        else:
+            return
+        if now_s - since_s > limit_s:
+            raise self._silent(now_s - self._heard_s)
 
     def _silent(self, silent_s: float) -> TransportError:
         if self._has_spoken:

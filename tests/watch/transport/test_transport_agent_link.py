@@ -1,0 +1,126 @@
+"""When is an agent silent? A stream of literals and a clock of literals decide."""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+
+import pytest
+from dflash_watch.place import Place
+from dflash_watch.transport.agent_link import PING_EVERY_S, SILENCE_S, START_S, AgentLink
+from dflash_watch.transport.backoff import SPREAD, STEPS_S, delay_s
+from dflash_watch.transport.base import Reason, TransportError
+
+
+class Script:
+    """A stream that hands out what it was given; it takes `room` bytes of input a call."""
+
+    def __init__(self) -> None:
+        self.coming: deque[bytes] = deque()
+        self.taken = bytearray()
+        self.room = 1 << 20
+        self.said, self.code = "", 1
+
+    def send(self, data: bytes) -> int:
+        self.taken += data[: self.room]
+        return min(len(data), self.room)
+
+    def end_input(self) -> None:
+        """Nobody asks."""
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        return self.coming.popleft() if self.coming else None
+
+    def error_text(self) -> str:
+        return self.said
+
+    def status(self) -> int | None:
+        return self.code
+
+    def close(self) -> None:
+        """Nobody asks."""
+
+
+def _message(packer: zlib._Compress, seq: int) -> bytes:
+    body = packer.compress(b"{}") + packer.flush(zlib.Z_SYNC_FLUSH)
+    return b"\nDFLASH ab %d %d\n" % (seq, len(body)) + body
+
+
+def _started(stream: Script) -> tuple[AgentLink, zlib._Compress]:
+    """A link whose agent has spoken at second 0."""
+    link, packer = AgentLink(stream, Place(host="box"), 0.0), zlib.compressobj()
+    link.start(b"zip", {"nonce": "ab"})
+    stream.coming.append(_message(packer, 1))
+    assert link.step(0.0, 0.0) == [b"{}"]
+    return link, packer
+
+
+def test_an_agent_that_never_speaks_is_given_up_after_its_start_time() -> None:
+    stream = Script()
+    stream.said = "bash: warning: setlocale\n"
+    link = AgentLink(stream, Place(host="box"), 0.0)
+    link.start(b"zip", {"nonce": "ab"})
+    assert link.step(0.0, START_S - 0.1) == []
+    with pytest.raises(TransportError, match="did not speak within 20 s: bash: warning") as caught:
+        link.step(0.0, START_S + 0.1)
+    assert caught.value.reason is Reason.TIMEOUT
+
+
+def test_silence_counts_from_the_question_and_not_from_the_last_frame() -> None:
+    link, _ = _started(Script())
+    link.step(0.0, PING_EVERY_S)
+    link.step(0.0, PING_EVERY_S + SILENCE_S - 0.1)
+    with pytest.raises(TransportError, match="no answer from the agent for 7 s"):
+        link.step(0.0, PING_EVERY_S + SILENCE_S + 0.1)
+
+
+def test_any_record_is_an_answer() -> None:
+    stream = Script()
+    link, packer = _started(stream)
+    link.step(0.0, PING_EVERY_S)
+    stream.coming.append(_message(packer, 2))
+    assert link.step(0.0, 60.0) == [b"{}"]
+    assert link.step(0.0, 60.0 + SILENCE_S - 0.1) == []
+
+
+def test_part_of_a_large_record_is_a_sign_of_life() -> None:
+    stream = Script()
+    link, packer = _started(stream)
+    link.step(0.0, PING_EVERY_S)
+    whole = _message(packer, 2)
+    for at, piece in enumerate([whole[:10], whole[10:-2]]):
+        stream.coming.append(piece)
+        assert link.step(0.0, 6.0 + 4 * at) == []
+    stream.coming.append(whole[-2:])
+    assert link.step(0.0, 14.0) == [b"{}"]
+
+
+def test_a_large_tool_may_take_its_time_as_long_as_it_moves() -> None:
+    stream = Script()
+    link, _ = _started(stream)
+    stream.room = 10
+    link.send_tool("py-spy", b"x" * 300)
+    for second in range(1, 30):
+        link.step(0.0, float(second))
+    stream.room = 0
+    with pytest.raises(TransportError, match="no answer"):
+        [link.step(0.0, 30.0 + second) for second in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(137, "killed by signal 9: last words"), (1, "ended with status 1: last words")],
+)
+def test_the_end_of_an_agent_says_how(code: int, words: str) -> None:
+    stream = Script()
+    link, _ = _started(stream)
+    stream.said, stream.code = "first\nlast words\n", code
+    stream.coming.append(b"")
+    with pytest.raises(TransportError, match=words):
+        link.step(0.0, 1.0)
+
+
+def test_the_pause_between_attempts_grows_and_stays_under_ten_seconds() -> None:
+    middle = [delay_s(attempt, lambda: 0.5) for attempt in range(6)]
+    assert middle == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    assert delay_s(9, lambda: 1.0) == STEPS_S[-1] * (1 + SPREAD) < 10
