@@ -96,6 +96,13 @@ def test_an_empty_bar_is_no_step() -> None:
     assert steps("Processing Samples:   0%|          | 0/50 [00:00<?, ?it/s]") == []
 
 
+def test_threads_that_print_into_one_another_are_all_named_and_marked() -> None:
+    seen = of(facts.TracebackSeen, read((LOGS / "three-threads-at-once.log").read_text()))
+    assert sorted(fact.subject for fact in seen) == ["target-0", "target-1", "target-2"]
+    assert sorted(fact.exception for fact in seen) == ["KeyError", "RuntimeError", "ValueError"]
+    assert all(fact.mixed for fact in seen)
+
+
 def test_a_pane_that_shows_loading_says_which_target_and_how_long_one_took() -> None:
     seen = of(facts.LoadingSeen, read(LOADING))
     assert (seen[0].total, seen[0].what) == (5, "Loading 5 target models")

@@ -86,6 +86,8 @@ class TracebackSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="trac
     text: str = ""
     thread: str | None = None
     rank: int | None = None
+    mixed: bool = False
+    """Another thread printed into it: who raised what of them is not certain."""
     fatal: bool = True
     """False when the text itself says that it was caught and work goes on."""
 

@@ -228,6 +228,7 @@ class Meaning:
                 thread=told.thread,
                 rank=told.rank,
                 fatal=told.fatal,
+                mixed=told.mixed,
                 **at.fields(),
             )
         ]

@@ -25,7 +25,8 @@ OPEN_LIMIT = 16
 
 _PREFIX = re.compile(r"^\s?\[(?:rank|default|Rank ?)(\d{1,6})\]:? ?")
 _START = re.compile(r"Traceback \(most recent call last\):?\s*$")
-_THREAD = re.compile(r"Exception in thread (.{1,120}?):?\s*$")
+_THREAD = re.compile(r".*Exception in thread (.{1,120}?):?\s*$")
+_BARE_NAME = re.compile(r"^([\w][^:]{0,80}):\s*$")
 _PROCESS = re.compile(r"^Process (\S{1,80}):\s*$")
 _IGNORED = re.compile(r"^(?:Exception ignored in|Error in atexit)\b")
 _HEADING = re.compile(
@@ -60,6 +61,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     thread: str | None
     rank: int | None
     fatal: bool
+    mixed: bool
 
 
 class _Open:
@@ -71,6 +73,7 @@ class _Open:
         self.message = ""
         self.lines: list[str] = []
         self.fatal = True
+        self.mixed = False
         self.began = False  # frames were seen
         self.ended = False  # the exception line was seen
         self.adjacent = False  # the line before belongs to it
@@ -130,6 +133,7 @@ class _Stream:
         self.open: deque[_Open] = deque(maxlen=OPEN_LIMIT)
         self.current: _Open | None = None
         self.before = ""
+        self.names_to_come = 0  # threads that printed their headings into one line
 
     def feed(self, line: str) -> tuple[bool, list[Told]]:
         before, self.before = self.before, line
@@ -158,6 +162,10 @@ class _Stream:
 
     def _heading(self, line: str) -> bool:
         thread = _THREAD.search(line) or _PROCESS.match(line)
+        if thread is None and self.names_to_come:
+            thread = _BARE_NAME.match(line)
+            self.names_to_come -= thread is not None
+        self.names_to_come += max(line.count("Exception in thread ") - 1, 0)
         if thread:
             item = _Open(thread=thread.group(1), subject=worker_in(thread.group(1)))
         elif _IGNORED.match(line):
@@ -182,14 +190,17 @@ class _Stream:
             current.add(line)
             return []
         done = self._close() if current is not None and current.ended else []
-        if current is not None and not current.ended:
-            self.open.appendleft(current)  # another thread cuts in
+        cut_in = current is not None and not current.ended
+        if current is not None and cut_in:
+            current.mixed = True
+            self.open.appendleft(current)
         waiting = next((item for item in self.open if not item.began), None)
         if waiting is not None:
             self.open.remove(waiting)
         self.current = waiting or _Open(subject=worker_in(before))
         self.current.fatal = self.current.fatal and not _CAUGHT.search(before)
         self.current.began = True
+        self.current.mixed = self.current.mixed or cut_in
         self.current.add(line)
         return done
 
@@ -250,6 +261,7 @@ class _Stream:
             thread=item.thread,
             rank=self.rank,
             fatal=item.fatal,
+            mixed=item.mixed,
         )
 
     def _presumed(self, item: _Open) -> str:
