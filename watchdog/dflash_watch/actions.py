@@ -44,7 +44,7 @@ class Hook(Record, frozen=True, kw_only=True):
 
 
 class Journal:
-    """What was done, one JSON object a line; a journal that cannot be written is said once."""
+    """What was done, one JSON object a line, for its owner only; said once if it cannot be."""
 
     def __init__(self, path: Path | None, clock: Clock, host: str) -> None:
         self._path, self._clock, self._host = path, clock, host
@@ -60,12 +60,16 @@ class Journal:
         with self._lock:
             try:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with self._path.open("a", encoding="utf-8") as file:
+                with open(self._path, "a", encoding="utf-8", opener=_private) as file:
                     file.write(line)
             except OSError as error:
                 if not self._refused:
                     logger.warning("journal %s: %s; actions are not noted", self._path, error)
                 self._refused = True
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class Actions:
@@ -140,7 +144,7 @@ class Actions:
             return
         self._announced.add(incident.key)
         if self._dry_run:
-            self._journal.write("hook", "dry-run", argv=list(self._hook.argv))
+            self._journal.write("hook", "dry-run", program=self._hook.argv[0])
             logger.warning("dry run: would run %s", self._hook.argv[0])
             return
         environment = {**self._environment, **hook_environment(snapshot, incident)}
@@ -150,7 +154,7 @@ class Actions:
     def _note_hook(self, outcome: str) -> None:
         logger.warning("on-stall command: %s", outcome)
         if self._hook is not None:
-            self._journal.write("hook", outcome, argv=list(self._hook.argv))
+            self._journal.write("hook", outcome, program=self._hook.argv[0])
 
     def close(self) -> None:
         """End a hook that still runs."""

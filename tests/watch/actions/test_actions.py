@@ -70,6 +70,15 @@ def until(condition, what: str):
     return value
 
 
+def test_the_journal_is_its_owners_only_and_keeps_no_words_of_the_hook(tmp_path):
+    actions, _ = build(tmp_path, "/bin/true", "--token", "secret-word")
+    actions.announce(incident())
+    until(lambda: noted(tmp_path), "the hook was noted")
+    path = tmp_path / "kept" / "journal.jsonl"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "secret-word" not in path.read_text()
+
+
 def test_a_sample_still_on_its_way_is_not_asked_for_again(tmp_path):
     actions, asked = build(tmp_path)
     for _ in range(5):
