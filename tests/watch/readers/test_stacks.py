@@ -132,6 +132,22 @@ def test_text_without_stacks_is_none() -> None:
         ([("wait", "threading.py", 320), ("put", "queue.py", 140)], "queue-put"),
         ([("put", "/x/dflash_train/queue.py", 40), ("run", "/x/target.py", 9)], "queue-put"),
         ([("acquire", "/x/dflash_train/locks.py", 40), ("step", "/x/drafter.py", 9)], "lock"),
+        ([("NamedLock.held", "/x/dflash_train/locks.py", 40)], "lock"),
+        (
+            [
+                ("Condition.wait", "threading.py", 1),
+                ("Meet._wait", "/x/dflash_train/averaging.py", 86),
+            ],
+            "peer",
+        ),
+        (
+            [
+                ("Condition.wait", "threading.py", 1),
+                ("HSQueue._wait", "/x/dflash_train/queue.py", 143),
+                ("HSQueue.put", "/x/dflash_train/queue.py", 82),
+            ],
+            "queue-put",
+        ),
         ([("barrier", "torch/distributed/distributed_c10d.py", 2477)], "collective"),
         ([("_invoke_run", "torch/distributed/elastic/agent/server/api.py", 900)], "none"),
         ([("wait", "torch/utils/file_baton.py", 42)], "file-lock"),

@@ -40,6 +40,8 @@ _BLOCKING = _rules(
     ("join", r"^(?:join|_wait_for_tstate_lock)$", r"(?:threading|multiprocessing/\w+)\.py$"),
     ("subprocess", r"^_?(?:try_)?(?:wait|communicate|poll)$", r"(?:subprocess|popen_\w+)\.py$"),
     ("lock", r"^(?:acquire|__enter__|lock)", r"(?:threading|locks?|semaphore|synchronize)\.py$"),
+    ("lock", r".", r"(?:^|/)locks\.py$"),
+    ("peer", r"^(?:meet|_wait)$", r"dflash_train/averaging\.py$"),
     ("collective", r".", r"torch/distributed/(?!elastic|run|launcher)|deepspeed/comm/"),
     ("collective", r".", r"torch/nn/parallel/distributed\.py$"),
     ("collective", r"^(?:all_?gather|all_?reduce|reduce_?scatter|barrier|broadcast)", r"."),
@@ -122,7 +124,7 @@ def wait_reason(thread: ThreadStack) -> str:
     """Why the thread stands: a blocking place near its leaf, what it is busy with, or the kernel.
 
     Returns:
-        `queue-get queue-put lock file-lock join subprocess collective device socket sleep poll
+        `queue-get queue-put lock file-lock join subprocess peer collective device socket sleep poll
         condition storage disk stopped traced pipe` where it waits; `tune compile save load import`
         where it works on something known; `none` for plain code; `unknown` without any evidence.
     """

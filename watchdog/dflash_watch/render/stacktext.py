@@ -25,6 +25,7 @@ _WAIT = {
     "join": "waits for a thread or process to end",
     "subprocess": "waits for a child process",
     "collective": "in a collective: waits for its peers",
+    "peer": "waits for its peers",
     "device": "waits for the device",
     "socket": "waits for the network",
     "sleep": "sleeps",
