@@ -88,8 +88,8 @@ def test_a_thread_in_uninterruptible_sleep_is_d(d_state):
     threads, note = ThreadReader("/proc").read([d_state.pid], with_switches=False)
     states = [row[2] for row in threads[str(d_state.pid)]]
     assert note is None
+    assert len(states) >= 2
     assert "D" in states
-    assert "S" in states
 
 
 def test_a_process_that_has_gone_is_no_sample(program):

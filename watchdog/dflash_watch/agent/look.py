@@ -6,8 +6,8 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from dflash_watch.agent import child as children
 from dflash_watch.agent import proc
+from dflash_watch.agent.cost import CostMeter
 from dflash_watch.agent.files import Files
 from dflash_watch.agent.logsources import SourceFinder, is_unbuffered
 from dflash_watch.agent.probes.host import HostReader
@@ -25,7 +25,6 @@ FEW_THREADS = 128
 COLLECT_WAIT_S = 0.05
 MAX_PROCESSES = 256
 ROOM_WANTED = (("/dev/shm", "shm"), ("/tmp", "tmp"))  # noqa: S108 - their free room, nothing in them
-PSS_EVERY_S, FIRST_PSS_AFTER_S = 60.0, 5.0
 
 
 class Look:
@@ -50,11 +49,8 @@ class Look:
         self._gpus = gpus
         self._seq = 0
         self._threads_read_s = self._switches_read_s = float("-inf")
-        # Not at once: children load their code first.
-        self._pss_read_s = time.monotonic() - PSS_EVERY_S + FIRST_PSS_AFTER_S
         self._num_threads = 0
-        self._ticks = 0
-        self._pss_bytes: Optional[int] = None
+        self._cost = CostMeter(time.monotonic())
         self._unbuffered: Dict[int, Optional[bool]] = {}
 
     def frame(self, left_out: int = 0) -> Dict[str, Any]:
@@ -93,7 +89,9 @@ class Look:
         # After the files: a changed run.json belongs into this very frame.
         frame["run"] = self._with_manifest(run)
         frame["gaps"] = gaps
-        frame["cost"] = self._cost(started_s, left_out)
+        sources = (self._files, self._panes, self._gpus, self.run)
+        living = [each.child for each in sources if each is not None and each.child is not None]
+        frame["cost"] = self._cost.read(started_s, time.monotonic(), living, left_out)
         return frame
 
     def tool_directories(self, pid: int) -> List[str]:
@@ -218,39 +216,3 @@ class Look:
             frame["kernel"] = lines
         if problem:
             gaps.append({"source": "kernel", "reason": problem})
-
-    def _cost(self, started_s: float, left_out: int) -> Dict[str, Any]:
-        now_s = time.monotonic()
-        own = os.times()
-        sources = (self._files, self._panes, self._gpus, self.run)
-        living = [each.child for each in sources if each is not None and each.child is not None]
-        pids = [each.pid for each in living if each.pid is not None]
-        if now_s - self._pss_read_s >= PSS_EVERY_S:
-            self._pss_read_s = now_s
-            self._pss_bytes = read_pss([os.getpid(), *pids])
-        ticks = (
-            sum((own.user, own.system, own.children_user, own.children_system)) * proc.TICKS_PER_S
-        )
-        # A child that was ended counts only once it has been taken note of: never let the sum fall.
-        self._ticks = max(self._ticks, round(ticks) + children.cpu_ticks(living))
-        cost: Dict[str, Any] = {
-            "cpu_ticks": self._ticks,
-            "pss_bytes": self._pss_bytes,
-            "children": len(pids),
-            "frame_s": round(now_s - started_s, 4),
-            "frames_left_out": left_out,
-        }
-        return {key: value for key, value in cost.items() if value is not None}
-
-
-def read_pss(pids: List[int]) -> Optional[int]:
-    """Proportional set size of these processes, bytes; None where the kernel does not tell."""
-    total = 0
-    for pid in pids:
-        for line in (proc.read_text(f"/proc/{pid}/smaps_rollup", proc.SHORT) or "").splitlines():
-            if line.startswith("Pss:"):
-                total += int(line.split()[1]) * 1024
-                break
-        else:
-            return None
-    return total
