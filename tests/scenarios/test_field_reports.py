@@ -99,3 +99,16 @@ def test_report_4_a_slow_run_is_slow_against_what_was_promised(tokens, verdict):
         assert run.last.failure == "throughput-below-baseline"
         assert "77 %" in run.last.summary
     assert run.incidents() == []
+
+
+def test_a_figure_that_hovers_at_the_bound_does_not_flap():
+    options = RunOptions(expect_tokens_per_s=10_000.0)
+    run = Timeline.training(90, options=options, tokens_per_s=8_000.0)
+    for tokens in (8_700.0, 8_400.0, 8_800.0, 8_450.0):
+        run.tokens_per_s = tokens
+        run.go(40)
+        assert run.last.failure == "throughput-below-baseline"
+    assert run.verdicts() == ["initialising", "running", "slow"]
+    run.tokens_per_s = 9_900.0
+    run.go(60)
+    assert run.last.verdict == "running"

@@ -98,6 +98,8 @@ def diagnose(
     roots = [one for one in matches if not any(_hides(other, one) for other in matches)]
     roots.sort(key=Match.order, reverse=True)
     top = next((one for one in roots if one.starts), None)
+    if top is None and verdict == Verdict.SLOW and roots:
+        top = roots[0]  # between the two bounds of a figure that hovers
     ranked = sorted(matches, key=Match.order, reverse=True)
     candidates = tuple(
         Candidate(failure=one.playbook.name, score=round(one.score, 2), subject=_subject(one))

@@ -111,7 +111,7 @@ class Engine:
             self._playbooks,
         )  # fmt: skip
         wants = self._advance_incident(view, judgement, diagnosis, symptoms)
-        if isinstance(record, Frame):
+        if isinstance(record, Frame) and self._incidents.rounds.since_t is None:
             wants += self._census.advance(self._window, judgement.verdict)
         self._note_findings(judgement, diagnosis, symptoms)
         snapshot = self._publish(view, judgement, diagnosis, wants)

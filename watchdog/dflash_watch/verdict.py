@@ -45,7 +45,7 @@ def judge(view: View, symptoms: Sequence[Symptom], previous: Judgement | None) -
         or judge_end(view, named, previous)
         or _held(named)
         or _starting(view, named)
-        or _working(view, named)
+        or _working(view, named, previous)
         or _silent(view, named, previous)
     )
 
@@ -146,7 +146,9 @@ def _hard(view: View, named: Mapping[str, Symptom]) -> Symptom | None:
     return None
 
 
-def _working(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
+def _working(
+    view: View, named: Mapping[str, Symptom], previous: Judgement | None
+) -> Judgement | None:
     hard = _hard(view, named)
     if hard is not None:
         since_t = min(hard.since_t, view.now_t)
@@ -158,7 +160,8 @@ def _working(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
     why = f"last step {duration(age_s)} ago (limit {duration(view.limit.seconds)})"
     for name in ("throughput-low", "worker-not-taking", "worker-not-giving"):
         low = named.get(name)
-        if low is not None and low.starts:
+        slow_already = previous is not None and previous.verdict == Verdict.SLOW
+        if low is not None and (low.starts or slow_already):
             return Judgement(verdict=Verdict.SLOW, since_t=low.since_t, why=f"{why}; {low.summary}")
     return Judgement(verdict=Verdict.RUNNING, since_t=since_t, why=why, failure="healthy")
 

@@ -10,8 +10,8 @@ from dflash_watch.frame import BeatWorker
 from dflash_watch.model import Inconclusive
 from dflash_watch.roles import gpu_roles
 
-COMPUTES = 0.1
-"""Cores of one thread above which it works, however long its item takes."""
+COMPUTES = 0.02
+"""Cores of one thread above which it works, however long its item takes on a busy machine."""
 CPU_WINDOW_S = 4.0
 RESTS, RESTING_LOOKS = 0.2, 5
 """Share of the time below which a card rests, in so many newest looks."""

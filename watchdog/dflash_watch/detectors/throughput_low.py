@@ -28,6 +28,8 @@ class Params:
     """Below this share of the expectation."""
     own_ratio: float = 0.65
     """Below this share of the run's own level."""
+    clear_ratio: float = 1.06
+    """Times the bound, at which it is over: in between nothing new is said."""
     over_s: float = 30.0
     """Mean over so long."""
     own_buckets: int = 40
@@ -50,10 +52,12 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         low, base, what = params.own_ratio, level, "of its own level"
     else:
         return
-    if now < low * base and view.now_t - first_t > params.over_s + BUCKET_S:
+    bound = low * base
+    if now < params.clear_ratio * bound and view.now_t - first_t > params.over_s + BUCKET_S:
         text = f"{count(now)} tok/s, {percent(now / base)} of {count(base)} {what}"
         since_t = view.now_t - params.over_s
-        yield symptom("run", Severity.WARNING, since_t, text, Source.EVENTS)
+        starts = now < bound
+        yield symptom("run", Severity.WARNING, since_t, text, Source.EVENTS, starts=starts)
 
 
 def _run(tokens: float) -> Example:

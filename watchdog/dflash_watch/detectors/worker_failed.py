@@ -27,8 +27,8 @@ SOMEWHERE = StackFrame("?", "?", 0)
 class Params:
     """Limits."""
 
-    lived_s: float = 2.0
-    """A thread that lived for less was no worker."""
+    lived_s: float = 0.9
+    """A thread that was seen once only was no worker."""
     before_s: float = 30.0
     """A queue may feed the others for so long after it vanished."""
 

@@ -27,7 +27,7 @@ class Samples:
         self.order.append(sample)
         if sample.threads and sample.tool != "kernel":
             self.error = None
-        else:
+        elif sample.label != "census":
             self.error = sample.error or f"{sample.tool} gave no threads"
         for thread in sample.threads:
             if thread.tid is not None and thread.name:
