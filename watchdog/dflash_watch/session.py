@@ -10,6 +10,7 @@ import queue
 import secrets
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -182,7 +183,8 @@ class Session:
             while not self._closing.is_set():
                 self._obey(link)
                 for data in link.step(_WAIT_S, self._clock.monotonic_s()):
-                    self._take(data, program)
+                    if not self._closing.is_set():
+                        self._take(data, program)
         finally:
             self._hello = None
             link.stop()
@@ -325,9 +327,7 @@ class Session:
     def _put(self, record: Record) -> None:
         """Waits while nobody takes: the agent then leaves frames out, nothing piles up here."""
         while True:
-            try:
-                self._records.put(record, timeout=0.2)
-            except queue.Full:
-                if not self._closing.is_set():
-                    continue
-            return
+            with suppress(queue.Full):
+                return self._records.put(record, timeout=0.1)
+            if self._closing.is_set():  # nobody will take it
+                return None

@@ -160,12 +160,15 @@ def test_the_pace_can_be_changed_while_it_runs() -> None:
 
 
 def test_a_reader_that_sleeps_loses_neither_the_link_nor_memory() -> None:
+    before = _agents()
     with watching(Place(), every_s=0.005) as watcher:
         watcher.frames(1)
         time.sleep(9)  # the queue is full after two seconds; an answer is due after five
         seqs = [frame.seq for frame in watcher.frames(600)]
         assert all(later == earlier + 1 for earlier, later in itertools.pairwise(seqs))
         assert not any(is_link(record, "lost") for record in watcher.seen)
+        time.sleep(3)  # closed over a full queue
+    assert _wait_until_gone(before) == []
 
 
 @pytest.mark.lxc
