@@ -155,6 +155,15 @@ def test_a_reader_that_stops_costs_looks_but_never_the_stream(agent: Start, prog
     assert later["run"]["state"] == "found"
 
 
+def test_a_reader_that_never_comes_back_leaves_no_agent(agent: Start, program, tmp_path):
+    talk = "import os, time\nwhile True:\n    print(os.urandom(9000).hex(), flush=True)\n"
+    with (tmp_path / "talk.log").open("wb") as log:
+        talker = program(talk + "    time.sleep(0.01)", stdout=log)
+    run = agent({"pid": talker.pid}, every_s=0.1, reader_patience_s=1.0)
+    assert run.process.wait(60) == 0
+    assert b"taken nothing for 1 s" in run.stderr_now()
+
+
 def unread(descriptor: int) -> int:
     count = array.array("i", [0])
     fcntl.ioctl(descriptor, termios.FIONREAD, count)

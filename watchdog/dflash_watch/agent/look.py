@@ -78,12 +78,11 @@ class Look:
         host = self._guard(
             gaps, "host", lambda: self._host.read(self.run.root_pid if pids else None)
         )
-        self._add_kernel(frame, gaps, now_s)
+        self._guard(gaps, "kernel", lambda: self._add_kernel(frame, gaps, now_s))
         if files is None:
             files = self._files.collect(now_s, COLLECT_WAIT_S)
-        self._add_files(frame, files, host, gaps, now_s)
-        if self._gpus is not None:
-            frame.update(self._gpus.collect(proc.boot_s(), COLLECT_WAIT_S, gaps))
+        self._guard(gaps, "log", lambda: self._add_files(frame, files, host, gaps, now_s))
+        self._guard(gaps, "gpu", lambda: self._add_gpus(frame, gaps))
         if host is not None:
             frame["host"] = host
         # After the files: a changed run.json belongs into this very frame.
@@ -199,6 +198,10 @@ class Look:
             sample.update(panes.get(sample["path"], {}))
         if host is not None:
             host["disks"] = files["disks"]
+
+    def _add_gpus(self, frame: Dict[str, Any], gaps: List[Dict[str, Any]]) -> None:
+        if self._gpus is not None:
+            frame.update(self._gpus.collect(proc.boot_s(), COLLECT_WAIT_S, gaps))
 
     def _add_unbuffered(self, sample: Dict[str, Any]) -> None:
         pid = self.run.root_pid

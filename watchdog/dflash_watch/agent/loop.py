@@ -21,6 +21,8 @@ from dflash_watch.agent.wire import Receiver, Sender, WireError
 
 FASTEST_S, SLOWEST_S = 0.1, 60.0
 LONGEST_LIFE_S = 7 * 86400.0
+PATIENCE_S = 120.0
+"""A reader that takes nothing for so long has gone, though its connection still stands."""
 
 
 def clamp_pace(every_s: Any) -> float:
@@ -74,6 +76,8 @@ class Loop:
         life_s = min(float(config.get("max_life_s") or 86400.0), LONGEST_LIFE_S)
         self._ends_s = time.monotonic() + life_s
         self._left_out = 0
+        self._patience_s = float(config.get("reader_patience_s") or PATIENCE_S)
+        self._taken_s = time.monotonic()
         self._stop = False
 
     def run(self) -> str:
@@ -102,9 +106,13 @@ class Loop:
         return "told to stop"
 
     def _send_frame(self) -> None:
+        now_s = time.monotonic()
         if not self._sender.ready:
             self._left_out += 1
+            if now_s - self._taken_s > self._patience_s:
+                raise WireError(f"the reader has taken nothing for {self._patience_s:.0f} s")
             return
+        self._taken_s = now_s
         self._sender.send(self._look.frame(self._left_out))
 
     def _wait(self, until_s: float) -> bool:

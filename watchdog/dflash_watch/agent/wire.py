@@ -8,6 +8,7 @@ whole look when it does not. Nothing here ever waits.
 from __future__ import annotations
 
 import json
+import math
 import os
 import zlib
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -48,8 +49,7 @@ class Sender:
         Raises:
             WireError: nobody is there any more, or has read nothing for megabytes.
         """
-        body = json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        packed = self._deflate.compress(body.encode("utf-8", "replace"))
+        packed = self._deflate.compress(encode(record))
         packed += self._deflate.flush(zlib.Z_SYNC_FLUSH)
         self._seq += 1
         head = f"\nDFLASH {self._nonce} {self._seq} {len(packed)}\n"
@@ -73,6 +73,24 @@ class Sender:
                 raise WireError(f"cannot write: {error}") from error
             self.sent_bytes += taken
             del self._waiting[:taken]
+
+
+def encode(record: Dict[str, Any]) -> bytes:
+    """A record as JSON; numbers that are not finite (run.json may hold some) become null."""
+    try:
+        text = json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(finite(record), separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "replace")
+
+
+def finite(value: Any) -> Any:
+    """The same value with None for what is no number."""
+    if isinstance(value, dict):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Receiver:
@@ -133,12 +151,27 @@ class Receiver:
             raise WireError(f"request: {size} bytes, expected 1 to {MAX_REQUEST_BYTES}")
         if len(self._buffer) < line_end + 1 + size:
             return False
-        request = json.loads(self._buffer[line_end + 1 : line_end + 1 + size].decode("utf-8"))
-        if not isinstance(request, dict):
-            raise WireError("request: not an object")
+        request = parse_request(bytes(self._buffer[line_end + 1 : line_end + 1 + size]))
         del self._buffer[: line_end + 1 + size]
-        self._raw_bytes = int(request.get("bytes", 0)) if request.get("op") == "tool" else 0
-        if not 0 <= self._raw_bytes <= MAX_REQUEST_BYTES:
-            raise WireError(f"tool: {self._raw_bytes} bytes, expected at most {MAX_REQUEST_BYTES}")
+        self._raw_bytes = request["bytes"] if request.get("op") == "tool" else 0
         self._request = request
         return True
+
+
+def parse_request(body: bytes) -> Dict[str, Any]:
+    """One request; a `tool` has a sensible number of bytes to follow.
+
+    Raises:
+        WireError: not an object, or not JSON.
+    """
+    try:
+        request = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"request: not JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise WireError("request: not an object")
+    if request.get("op") == "tool":
+        size = request.get("bytes")
+        if not isinstance(size, int) or not 0 <= size <= MAX_REQUEST_BYTES:
+            raise WireError(f"tool: {size!r} bytes, expected 0 to {MAX_REQUEST_BYTES}")
+    return request
