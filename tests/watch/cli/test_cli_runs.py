@@ -80,7 +80,7 @@ def test_check_on_what_is_not_there_cannot_tell_and_says_why_in_one_line(bench, 
 
 
 @pytest.mark.parametrize("command", ["check", "watch", "dump"])
-def test_a_pid_that_is_not_python_is_a_usage_error(bench: Bench, command: str):
+def test_a_pid_that_is_not_python_is_refused_in_one_line(bench: Bench, command: str):
     sleeper = subprocess.Popen(["sleep", "1000"])
     try:
         words = ["--plain"] if command == "watch" else [command]
@@ -88,9 +88,24 @@ def test_a_pid_that_is_not_python_is_a_usage_error(bench: Bench, command: str):
     finally:
         sleeper.kill()
         sleeper.wait()
-    assert shown.returncode == 64
-    assert f"process {sleeper.pid} is not Python" in shown.stderr
-    assert "sleep 1000" in shown.stderr
+    assert shown.returncode == 3
+    told = shown.stdout if command == "check" else shown.stderr
+    assert f"pid {sleeper.pid} (sleep) is not a Python process" in told
+    assert len(told.splitlines()) == 1
+
+
+def test_watching_a_process_that_is_not_there_ends_and_says_so(bench: Bench):
+    shown = bench.watch("--json", "--until-end", "--pid", "4194303")
+    assert shown.returncode == 3
+    assert "no process 4194303" in shown.stderr
+
+
+def test_watching_a_run_directory_that_is_not_there_yet_waits_for_it(bench: Bench):
+    watch = bench.start("--json", "--run-dir", "later")
+    (told,) = objects(watch.stdout.readline())
+    assert told["verdict"] == "blind"
+    assert watch.poll() is None
+    stop(watch)
 
 
 def test_dump_shows_the_stack_and_that_nothing_was_written_but_the_journal(bench: Bench):

@@ -10,7 +10,6 @@ import msgspec
 
 from dflash_watch.clock import Clock, SystemClock
 from dflash_watch.commands.context import Context, interrupt_on_signals, write_line
-from dflash_watch.commands.refusals import refuse_wrong_pid
 from dflash_watch.commands.request import Request, build_request
 from dflash_watch.commands.values import parse_number
 from dflash_watch.errors import LinkError
@@ -40,7 +39,6 @@ def run(given: Namespace, _context: Context) -> int:
     live = look_twice(request, clock, patience)
     if live.snapshot is None:
         raise LinkError(f"no answer within {duration(deadline_s)}")
-    refuse_wrong_pid(request.target, live.frame)
     snapshot = temper(explain_absence(live.snapshot, live), patience.seen_s, patience.steps)
     from dflash_watch.render.check import exit_code, render_check  # noqa: PLC0415
     from dflash_watch.render.jsonl import render_json  # noqa: PLC0415

@@ -7,7 +7,6 @@ from argparse import Namespace
 from dflash_watch.actions import Actions, Journal
 from dflash_watch.clock import Clock, SystemClock
 from dflash_watch.commands.context import Context, incidents_dir, interrupt_on_signals, write_line
-from dflash_watch.commands.refusals import refuse_wrong_pid
 from dflash_watch.commands.request import build_request
 from dflash_watch.commands.values import parse_number
 from dflash_watch.errors import EXIT_OK, EXIT_UNKNOWN, LinkError, WatchError
@@ -87,7 +86,6 @@ def run(given: Namespace, _context: Context) -> int:
     try:
         dump = Dump(session, Actions(session, journal, clock), clock, deadline_s)
         frame = dump.first_frame()
-        refuse_wrong_pid(request.target, frame)
         pids = choose_pids(frame)
         samples: list[StackSample] = []
         for number in range(1, count + 1):

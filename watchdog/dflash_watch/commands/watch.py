@@ -10,11 +10,11 @@ from dflash_watch.actions import Hook
 from dflash_watch.commands.context import Context, stop_on_signals
 from dflash_watch.commands.looking import Look, open_look
 from dflash_watch.commands.notices import speak
-from dflash_watch.commands.refusals import refuse_wrong_pid
 from dflash_watch.commands.request import build_request
 from dflash_watch.commands.sinks import attach_sink, wants_dashboard
 from dflash_watch.commands.values import parse_command, parse_number
-from dflash_watch.errors import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, LinkError
+from dflash_watch.errors import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, LinkError, WatchError
+from dflash_watch.frame import Frame
 from dflash_watch.live import Live, is_over
 from dflash_watch.model import Verdict
 from dflash_watch.place import TargetChoice
@@ -59,10 +59,21 @@ def ending(target: TargetChoice, *, until_end: bool) -> Callable[[Live], bool]:
 
     def ends(live: Live) -> bool:
         if live.frames == 1:
-            refuse_wrong_pid(target, live.frame)
+            refuse_absent_pid(target, live.frame)
         return is_refused(live) or (until_end and is_over(live))
 
     return ends
+
+
+def refuse_absent_pid(target: TargetChoice, frame: Frame | None) -> None:
+    """Nothing when the process asked for is there; other runs may still begin and are waited for.
+
+    Raises:
+        WatchError: no such process, or it is no Python and has none below it.
+    """
+    if target.pid is not None and frame is not None and frame.run.state == "none":
+        note = frame.run.note or f"no process {target.pid}"
+        raise WatchError(note, hint="name the run with --run-dir, --match or --log")
 
 
 def is_refused(live: Live) -> bool:
