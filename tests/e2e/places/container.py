@@ -8,7 +8,6 @@ no network, no py-spy.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -21,20 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from e2e.places.claim import claim
+from e2e.places.inside import Inside, inside, pid_namespace
 from e2e.places.needs import give_up
 
+__all__ = ["CHECKOUT", "Container", "Inside", "Spawned"]
+
 CHECKOUT = Path(__file__).resolve().parents[3]
-FIRST_ID = 200
-_OWNER = "dflash-place-owner"
-
-
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """A process of the container under both its numbers."""
-
-    pid: int
-    host_pid: int
-    cmdline: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -70,7 +62,7 @@ class Container:
         self.share.mkdir()
         self.python = sys.executable
         self._spawned: list[Spawned] = []
-        self.id = _claim(lxcpath)
+        self.id = claim(lxcpath)
         (lxcpath / self.id / "config").write_text(self._config())
         self.start()
 
@@ -167,8 +159,8 @@ class Container:
         init = self._lxc("info", "-pH", check=False).strip()
         if not init:
             return []
-        namespace = _pid_namespace(int(init))
-        found = [_inside(pid, namespace) for pid in psutil.pids()]
+        namespace = pid_namespace(int(init))
+        found = [inside(pid, namespace) for pid in psutil.pids()]
         return [process for process in found if process is not None]
 
     def host_pid(self, pid: int) -> int:
@@ -254,54 +246,3 @@ def _read_only() -> list[str]:
         for path in wanted
         if not any(path != other and Path(path).is_relative_to(other) for other in wanted)
     )
-
-
-def _claim(lxcpath: Path) -> str:
-    """The first free number from 200 on, ours from the moment its directory exists."""
-    lxcpath.mkdir(parents=True, exist_ok=True)
-    for left in lxcpath.glob(f"*/{_OWNER}"):
-        _sweep(lxcpath, left)
-    for number in range(FIRST_ID, 1000):
-        try:
-            (lxcpath / str(number)).mkdir()
-        except FileExistsError:
-            continue
-        (lxcpath / str(number) / _OWNER).write_text(str(os.getpid()))
-        return str(number)
-    raise RuntimeError(f"no free container number in {lxcpath}")
-
-
-def _sweep(lxcpath: Path, left: Path) -> None:
-    """Take away what a test session left that was killed."""
-    text = left.read_text() if left.exists() else ""
-    if not text or psutil.pid_exists(int(text)):
-        return
-    for verb in (["lxc-unfreeze"], ["lxc-stop", "-k"]):
-        subprocess.run(
-            [*verb, "-P", str(lxcpath), "-n", left.parent.name],
-            capture_output=True,
-            timeout=30,
-            check=False,
-        )
-    shutil.rmtree(left.parent, ignore_errors=True)
-
-
-def _pid_namespace(pid: int) -> str:
-    try:
-        return str(Path(f"/proc/{pid}/ns/pid").readlink())
-    except OSError:  # it ended, or is a kernel thread
-        return ""
-
-
-def _inside(host_pid: int, namespace: str) -> Inside | None:
-    if _pid_namespace(host_pid) != namespace:
-        return None
-    try:
-        status = Path(f"/proc/{host_pid}/status").read_text()
-        cmdline = Path(f"/proc/{host_pid}/cmdline").read_bytes()
-    except OSError:  # it ended while we looked
-        return None
-    numbers = re.search(r"^NSpid:\s+(.*)$", status, re.MULTILINE)
-    assert numbers is not None
-    words = tuple(word.decode(errors="replace") for word in cmdline.rstrip(b"\0").split(b"\0"))
-    return Inside(pid=int(numbers[1].split()[-1]), host_pid=host_pid, cmdline=words)

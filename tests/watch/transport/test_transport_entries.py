@@ -10,6 +10,7 @@ from dflash_watch.errors import UsageError
 from dflash_watch.place import Place
 from dflash_watch.transport import entries, way
 from dflash_watch.transport.base import Reason, Reply, run, status_soon
+from dflash_watch.transport.failures import read_failure
 from dflash_watch.transport.local import LocalHost
 from e2e.places.container import Container
 
@@ -174,7 +175,7 @@ def test_a_look_that_knows_nothing_forbids_nothing() -> None:
 def test_a_failure_is_read_from_what_the_tool_said(
     stderr: str, status: int | None, reason: Reason
 ) -> None:
-    error = entries.read_failure("box", stderr, "", status)
+    error = read_failure("box", stderr, "", status)
     assert error.reason is reason
     assert "\n" not in str(error)
 

@@ -9,6 +9,7 @@ from dflash_watch.transport import entries
 from dflash_watch.transport.ask import Ask, ask_nobody
 from dflash_watch.transport.base import Host, Reason, Stream, TransportError, run
 from dflash_watch.transport.command import PrefixHost
+from dflash_watch.transport.failures import read_failure
 from dflash_watch.transport.local import LocalHost
 
 Say = Callable[[str], None]
@@ -57,7 +58,7 @@ def read_end(place: Place, stderr: str, noise: str, status: int | None) -> Trans
         problem = entries.assess_look(entry, arg, entries.parse_look(stderr))
         if problem is not None:
             return problem
-    return entries.read_failure(place.label(), entries.without_look(stderr), noise, status)
+    return read_failure(place.label(), entries.without_look(stderr), noise, status)
 
 
 def look_at(host: Host, place: Place, timeout_s: float) -> entries.Look:
