@@ -190,3 +190,12 @@ def test_an_exception_of_a_thread_that_is_gone_is_a_death_though_steps_go_on():
     run.go(30)
     assert (run.last.verdict, run.last.failure) == ("running", "worker-died")
     assert (run.last.subject, run.last.severity) == ("target-1", "critical")
+
+
+def test_numbers_in_the_log_of_our_own_run_are_no_steps():
+    run = Timeline.ours(steps_per_s=0.0)
+    run.go(2)
+    for step in range(20):
+        run.say(f"teaching the target: {step}/60 loss 0.4\n")
+        run.go(1)
+    assert (run.last.verdict, run.last.failure) == ("initialising", "loading")

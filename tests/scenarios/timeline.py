@@ -322,6 +322,8 @@ class Timeline:
 
     def _threads(self) -> tuple[ThreadSample, ...]:
         own = [ThreadSample(self.pid, "python", self.state, self._ticks // 8)]
+        if self.process == "zombie":
+            return tuple(own)
         own += [
             ThreadSample(one.tid, "python", self.state, one.ticks)
             for one in self.workers.values()

@@ -122,7 +122,7 @@ class Progress:
             self.loss = told.newest.get("loss")
         self._take_beats(window)
         for fact in window.logs.fresh:
-            if isinstance(fact, StepSeen):
+            if isinstance(fact, StepSeen) and not window.tells_steps:
                 self._take_log_step(window, fact)
                 if fact.series == self._main_series:
                     self.total_steps = fact.total or self.total_steps
@@ -176,7 +176,7 @@ class Progress:
         if self.last_step_t is None:
             return None
         from_t = max(self.last_step_t, self.quiet_end_t or 0.0)
-        return window.sight.seen_s(from_t, window.now_t)
+        return window.sight.seen_s(from_t, window.data_t)
 
     def eta_s(self) -> float | None:
         """Seconds to the last step at the pace of the last minutes."""
@@ -262,4 +262,4 @@ class Progress:
         """For how long nothing has moved, unseen spans left out."""
         if self.still_since_t is None:
             return 0.0
-        return window.sight.seen_s(self.still_since_t, window.now_t)
+        return window.sight.seen_s(self.still_since_t, window.data_t)

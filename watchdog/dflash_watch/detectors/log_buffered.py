@@ -34,7 +34,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     track = view.window.logs.main()
     if track is None or track.sample.unbuffered or track.sample.is_tty:
         return
-    silent_s = view.now_t - (track.grown_t or view.now_t)
+    silent_s = view.window.data_t - (track.grown_t or view.now_t)
     if silent_s < params.least_s or not _runs(view):
         return
     size = track.sample.size_bytes

@@ -32,7 +32,7 @@ class Params:
 def detect(view: View, params: Params) -> Iterator[Answer]:
     """Silence of all logs together."""
     logs = view.window.logs
-    silent_s = logs.silent_s(view.now_t)
+    silent_s = logs.silent_s(view.window.data_t)
     if silent_s is None:
         yield missing("run", "a log")
         return

@@ -19,6 +19,7 @@ from dflash_watch.model import Severity, Source
 from dflash_watch.readers.facts import TracebackSeen
 from dflash_watch.readers.waits import is_helper
 from dflash_watch.units import duration
+from dflash_watch.window.tracks import ZOMBIE
 
 SOMEWHERE = StackFrame("?", "?", 0)
 
@@ -93,7 +94,8 @@ def _is_alive(view: View, name: str) -> bool:
 
 def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
     last_t = view.progress.last_step_t
-    if last_t is None or not view.is_due() or view.window.is_gone():
+    main = view.window.main()
+    if last_t is None or not view.is_due() or main is None or main.track.state in ZOMBIE:
         return
     tracks = view.window.tracks
     gone = [

@@ -154,6 +154,11 @@ class Window:
     # -- what everybody asks ---------------------------------------------------------------
 
     @property
+    def data_t(self) -> float:
+        """Moment of the newest frame: silence counts up to there, not through a blind time."""
+        return self.frame.t if self.frame is not None else self.now_t
+
+    @property
     def ticks_per_s(self) -> int:
         """Unit of CPU ticks over there."""
         return self.hello.ticks_per_s if self.hello is not None else 100
@@ -167,6 +172,11 @@ class Window:
     def is_ours(self) -> bool:
         """Does the run say about itself what docs/run-directory.md promises?"""
         return self.told.manifest is not None
+
+    @property
+    def tells_steps(self) -> bool:
+        """Does the run count its steps in events or beats? Then numbers in its log are no steps."""
+        return self.is_ours and bool(self.answered & {"events", "beats"})
 
     def main_pid(self) -> int | None:
         """The process that trains: by its own word, else the root, else the busiest Python."""
