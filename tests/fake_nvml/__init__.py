@@ -8,7 +8,8 @@
     Agent(config={"gpu_library": str(nvml.library)})      # where the environment does not travel
 
 Every call looks at the file again, so a change shows in programs that run already. The file is
-`state.txt` beside the library: a folder that is mounted elsewhere (a container) keeps working.
+`state.txt` beside the library itself, also when that was reached through a link: a folder that is
+mounted into a container works there, with a link to the library in `/usr/lib/x86_64-linux-gnu`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 NAME = "libnvidia-ml.so.1"
-COMPILE = ("gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden")
+COMPILE = ("gcc", "-O1", "-Wall", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
 class FakeNvml:

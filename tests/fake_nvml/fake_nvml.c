@@ -42,7 +42,8 @@ static const char *state_path(void) {
     Dl_info info;
     if (named && *named) return named;
     if (!path[0] && dladdr((void *)state_path, &info)) {
-        snprintf(path, sizeof path - 16, "%s", info.dli_fname);
+        char real[4096]; /* a link to the library leads to the file beside the library itself */
+        strncat(path, realpath(info.dli_fname, real) ? real : info.dli_fname, sizeof path - 16);
         char *slash = strrchr(path, '/');
         strcpy(slash ? slash + 1 : path, "state.txt");
     }

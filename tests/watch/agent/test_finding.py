@@ -17,8 +17,9 @@ from dflash_watch.agent.find import Found, find_run
 from dflash_watch.agent.probes.processes import ProcessReader
 from dflash_watch.agent.run import SUCCESSOR_AFTER_S, RunView
 from dflash_watch.agent.rundir import boot_id, find_run_dir
+from dflash_watch.agent.stub import ENTRY_SCRIPT, STUB
 from dflash_watch.agent.suspects import judge
-from dflash_watch.agent.table import RunTree
+from dflash_watch.agent.table import RunTree, is_ours
 from watch.agent.driving import wait_for
 
 NOBODY = 0
@@ -328,3 +329,19 @@ def test_a_search_that_hangs_is_said_and_does_not_hold_the_agent(monkeypatch):
         assert "search for the run: no answer for 12 s" in late["note"]
     finally:
         view.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        (["/venv/bin/python", "/venv/bin/dflash-watch", "--ct", "200"], True),
+        (["python3", "-m", "dflash_watch.cli", "serve"], True),
+        (["python3", "-I", "-S", "-B", "-c", STUB], True),
+        (["sh", "-c", ENTRY_SCRIPT], True),
+        (["python3", "/home/me/dflash-watch/train.py"], False),
+        (["python3", "train.py", "--run-dir", "/runs/dflash_watch"], False),
+        (["/venv/bin/python", "/venv/bin/dflash-train", "--preset", "tiny"], False),
+    ],
+)
+def test_a_watchdog_is_told_by_its_program_not_by_a_word(words, ours):
+    assert is_ours(words) is ours

@@ -241,3 +241,21 @@ def test_an_agent_that_is_killed_leaves_no_stuck_child(agent: Start, trainer, fa
 def test_the_normal_search_path_finds_the_library(agent: Start, trainer, fake_nvml):
     run = agent({"pid": trainer.pid}, env=fake_nvml.environment())
     assert len(run.frame(lambda frame: frame.get("gpus"))["gpus"]) == 8
+
+
+def test_a_link_to_the_library_finds_the_same_state(fake_nvml, sampler, tmp_path):
+    fake_nvml.gpus(3)
+    link = tmp_path / "libnvidia-ml.so.1"
+    link.symlink_to(fake_nvml.library)
+    assert len(sampler(library=link).read()["gpus"]) == 3
+
+
+def test_a_library_that_the_run_itself_has_loaded_is_used(agent: Start, program, fake_nvml):
+    text = (
+        f"import ctypes, time; ctypes.CDLL({str(fake_nvml.library)!r})\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    run = program(text, stdout=subprocess.PIPE)
+    run.stdout.readline()
+    watch = agent({"pid": run.pid})
+    assert len(watch.frame(lambda frame: frame.get("gpus"))["gpus"]) == 8

@@ -6,12 +6,13 @@ that orphans of a dead trainer remain visible.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Optional, Set
+import os
+from typing import Dict, List, Optional, Set
 
 from dflash_watch.agent import proc
 
-OURS = ("dflash-watch", "dflash_watch", "dflash_tui")
-"""Words in the command line of a watchdog or its agent (the stub imports dflash_watch)."""
+SCRIPT_NAME = "dflash-watch"
+PACKAGES = ("dflash_watch", "dflash_tui")
 
 
 class ProcessTable:
@@ -50,9 +51,19 @@ class ProcessTable:
         return found
 
 
-def is_ours(argv: Iterable[str]) -> bool:
-    """Is this a watchdog, its dashboard or an agent: never part of a run."""
-    return any(mark in word for word in argv for mark in OURS)
+def is_ours(argv: List[str]) -> bool:
+    """Is this a watchdog, its dashboard or an agent: never part of a run.
+
+    Told by the program, not by any word: a run may well lie in a folder of such a name.
+    """
+    if any(os.path.basename(word) == SCRIPT_NAME for word in argv[:3]):
+        return True
+    for option, value in zip(argv, argv[1:]):
+        if option == "-m" and value.partition(".")[0] in PACKAGES:
+            return True
+        if option == "-c" and "dflash_watch.agent" in value:
+            return True
+    return False
 
 
 class RunTree:
