@@ -1,4 +1,4 @@
-"""Are the devices of the configuration there?"""
+"""The devices of a run: are they there, which GPU is which, whose turn is it."""
 
 from __future__ import annotations
 
@@ -22,3 +22,16 @@ def check_devices(config: Config) -> None:
         for device in devices:
             if device not in here:
                 raise UsageError(f"{key}: no {device} here, expected one of {', '.join(here)}")
+
+
+def use_device(device: str) -> None:
+    """Make it the calling thread's own: what names no device (a tuner's buffers) lands there."""
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
+
+
+def gpu_uuid(device: str) -> str | None:
+    """`GPU-...` as the driver's tools print it; None for what is no GPU."""
+    if not device.startswith("cuda"):
+        return None
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"

@@ -20,6 +20,7 @@ from dflash_train import checkpoint, workers
 from dflash_train.access import write_stacks
 from dflash_train.averaging import GradientMeeting
 from dflash_train.config import Config
+from dflash_train.devices import gpu_uuid, use_device
 from dflash_train.drill import Drill
 from dflash_train.errors import DflashError, PipelineStoppedError
 from dflash_train.fate import Fate
@@ -140,8 +141,11 @@ class ThreadPipeline:
         return posts
 
     def _run_worker(self, name: str, role: str, index: int, device: str, body: Body) -> None:
-        worker = self._line.writer.worker(name, role=role, index=index, device=device)
+        worker = self._line.writer.worker(
+            name, role=role, index=index, device=device, gpu_uuid=gpu_uuid(device)
+        )
         try:
+            use_device(device)
             body(worker)
         except PipelineStoppedError:
             worker.ended()
