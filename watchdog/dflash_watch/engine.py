@@ -279,7 +279,24 @@ def _own_evidence(view: View, now: Judgement) -> tuple[Evidence, ...]:
     }.get(view.progress.source or "", Source.PROCESS)  # fmt: skip
     if now.verdict == Verdict.BLIND:
         source = Source.LINK
-    return (Evidence(kind=EvidenceKind.FOR, text=now.why, source=source),)
+    told = [Evidence(kind=EvidenceKind.FOR, text=now.why, source=source)]
+    if now.verdict in {Verdict.RUNNING, Verdict.SLOW}:
+        told += _own_sights(view.window)
+    return tuple(told)
+
+
+def _own_sights(window: Window) -> list[Evidence]:
+    """What else is seen of a run that gets on: cards that answer, the queue."""
+    told = []
+    rows = window.gpus.tracks.values()
+    if rows and "gpu" not in window.gaps:
+        answer = sum(row.sample.state == "ok" for row in rows)
+        text = f"{answer}/{len(rows)} GPUs answer"
+        told.append(Evidence(kind=EvidenceKind.FOR, text=text, source=Source.GPU))
+    if window.told.depths and window.told.capacity:
+        text = f"queue {window.told.depths[-1][1]}/{window.told.capacity}"
+        told.append(Evidence(kind=EvidenceKind.FOR, text=text, source=Source.BEATS))
+    return told
 
 
 def _link(window: Window) -> Link:
