@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from dflash_watch.transport.base import Reason, Reply, run, status_soon
 from dflash_watch.transport.failures import read_failure
 from dflash_watch.transport.local import LocalHost
 from e2e.places.container import Container
+from e2e.places.needs import require_root
 
 
 @pytest.mark.parametrize("entry", entries.ENTRIES.values(), ids=lambda entry: entry.name)
@@ -201,3 +204,31 @@ def test_the_look_at_a_real_container_knows_its_state(container: Container) -> N
     assert state() == "stopped"
     gone = Place(entry="pct", entry_arg="999999")
     assert way.look_at(LocalHost(), gone, 10).state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "status", "out"),
+    [
+        ("lxc-info", 0, "-n pct exec 200 -- true x\n"),
+        ("nothing", 0, "-n pct exec 200 -- true x\n"),
+        ("stopped", entries.EXIT_NOT_ENTERED, ""),
+    ],
+)
+def test_another_user_than_root_goes_through_sudo_that_never_asks(
+    allowed: str, status: int, out: str
+) -> None:
+    require_root()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        answer = {"lxc-info": f"State: RUNNING\nPID: {os.getpid()}", "stopped": "State: STOPPED"}
+        said = f"printf '%s\\n' '{answer[allowed]}'" if allowed in answer else "exit 1"
+        sudo = f'#!/bin/sh\ncase "$*" in *lxc-info*) {said} ;; *) echo "$*" ;; esac\n'
+        for tool, text in (("sudo", sudo), ("pct", "#!/bin/sh\nexit 9\n")):
+            (folder / tool).write_text(text)
+            (folder / tool).chmod(0o755)
+        script = entries.entry_argv(entries.ENTRIES["pct"], "200", ["true", "x"])
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        argv = [*nobody, "env", f"PATH={folder}:/usr/bin:/bin", *script]
+        reply = run(LocalHost(), argv, 10)
+    assert (reply.status, reply.out) == (status, out)
