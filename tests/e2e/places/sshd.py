@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -152,18 +153,15 @@ class Sshd:
 
     def freeze(self) -> None:
         """SIGSTOP to listener and sessions: packets are acknowledged, nobody answers."""
-        for process in self._all():
-            process.send_signal(signal.SIGSTOP)
+        _signal(self._all(), signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Undo `freeze`."""
-        for process in self._all():
-            process.send_signal(signal.SIGCONT)
+        _signal(self._all(), signal.SIGCONT)
 
     def cut(self) -> None:
         """Kill every session process; the listener stays and takes new connections."""
-        for process in self.sessions():
-            process.kill()
+        _signal(self.sessions(), signal.SIGKILL)
 
     def noisy(self, script: str) -> None:
         """Shell commands that every later session runs before its command (empty: none)."""
@@ -212,6 +210,12 @@ class Sshd:
                 return link.recv(4) == b"SSH-"
         except OSError:  # not yet
             return False
+
+
+def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # a session that ended by itself in between
+            process.send_signal(number)
 
 
 def _is_sshd(process: psutil.Process) -> bool:
