@@ -112,3 +112,17 @@ def test_a_figure_that_hovers_at_the_bound_does_not_flap():
     run.tokens_per_s = 9_900.0
     run.go(60)
     assert run.last.verdict == "running"
+
+
+def test_an_incident_without_any_process_in_sight_says_why_it_has_no_stacks(captures):
+    text = (captures / "autotune-oom-two-of-three-targets.log").read_text()
+    run = Timeline(is_ours=False, gaps=UNSEEN, steps_per_s=0.0)
+    run.process = "unseen"
+    run.hello()
+    run.say(text)
+    run.go(1)
+    run.log_mode = "silent"
+    run.go(90)
+    assert (run.last.verdict, run.last.failure) == ("stalled", "triton-autotune-oom")
+    assert run.last.incident.ready
+    assert "no process can be seen" in run.last.incident.stacks_missing

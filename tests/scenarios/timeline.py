@@ -107,7 +107,7 @@ class Timeline:
     io_per_s: float = 0.0
     state: str = "S"
     process: str = "there"
-    """`there`, `gone`, `zombie`."""
+    """`there`, `gone`, `zombie`, `unseen` (no process list)."""
     exit_code: int | None = None
     log_mode: str = "lines"
     """`lines`, `silent`, `bar`, `none`."""
@@ -274,15 +274,15 @@ class Timeline:
 
     def frame(self) -> Frame:
         self._seq += 1
-        gone = self.process == "gone"
+        gone, unseen = self.process == "gone", self.process == "unseen"
         events, self._events = tuple(self._events), []
         return Frame(
             seq=self._seq,
             t=self.t,
             boot_s=self.boot_s,
             run=self._run(),
-            processes=() if gone else self._processes(),
-            threads=None if gone else {str(self.pid): self._threads()},
+            processes=None if unseen else () if gone else self._processes(),
+            threads=None if gone or unseen else {str(self.pid): self._threads()},
             logs=self._logs(),
             events=events if self.is_ours else None,
             beats=self._beats() if self.is_ours else None,

@@ -205,7 +205,7 @@ class Engine:
             is_suspicious=not ended and (bool(names & SUSPICIOUS) or overdue or opens),
             opens=opens, wants_stacks=wants_stacks and not own_word and not (ended and gone),
             pid=None if gone else view.window.main_pid(),
-            no_stacks=_no_stacks(gone=gone, own_word=own_word),
+            no_stacks=_no_stacks(view.window, gone=gone, own_word=own_word),
         )  # fmt: skip
         return self._incidents.advance(situation, self._window.samples.newest)
 
@@ -262,10 +262,12 @@ def _line(found: Diagnosis, since_t: float) -> Line:
     )
 
 
-def _no_stacks(*, gone: bool, own_word: bool) -> str | None:
+def _no_stacks(window: Window, *, gone: bool, own_word: bool) -> str | None:
     if own_word:
         return "the trainer's own event carries the traceback"
-    return "the process is not there any more" if gone else None
+    if gone:
+        return "the process is not there any more"
+    return None if window.tracks.processes else "no process can be seen to take stacks of"
 
 
 def _signatures(playbooks: Iterable[Playbook]) -> tuple[Signature, ...]:

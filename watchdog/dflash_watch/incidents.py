@@ -205,7 +205,7 @@ class Incidents:
         if not now.wants_stacks:
             return now.no_stacks or f"{now.failure} needs none"
         if now.pid is None:
-            return "the process is not there any more"
+            return now.no_stacks or "the process is not there any more"
         return self.rounds.failed
 
 
