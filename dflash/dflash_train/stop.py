@@ -9,7 +9,7 @@ from types import FrameType
 
 from dflash_train.errors import EXIT_FAILED, DflashError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StoppedAtOnceError(DflashError):
@@ -25,9 +25,13 @@ class StopRequest:
         self._count = 0
 
     def install(self) -> None:
-        """Take over SIGINT and SIGTERM; only in the main thread."""
+        """Take over `SIGNALS`; only in the main thread.
+
+        One that is ignored stays ignored: so `nohup` and the shell's `&` ask for it.
+        """
         for number in SIGNALS:
-            signal.signal(number, self._on_signal)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
 
     @property
     def is_requested(self) -> bool:

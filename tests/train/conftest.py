@@ -14,6 +14,7 @@ import torch
 from dflash_train import logs
 from dflash_train.config import Config
 from dflash_train.settings import resolve
+from dflash_train.stop import SIGNALS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,8 +40,8 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _signals_as_before() -> Iterator[None]:
-    """A run takes SIGINT and SIGTERM over; give them back."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """A run takes some signals over; give them back."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

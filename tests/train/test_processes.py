@@ -70,7 +70,7 @@ def test_killed_at_a_step_and_resumed_it_ends_in_the_same_bits(small, command, s
     assert all(torch.equal(one[key], other[key]) for key in other)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_finishes_the_step_saves_and_exits_75(command, started, number):
     process = started(command.train("optim.steps=100000"))
     wait_for(log_has(command, "step=8/"), process)
@@ -81,6 +81,18 @@ def test_a_signal_finishes_the_step_saves_and_exits_75(command, started, number)
     exit_event = last_event(command)
     assert (exit_event["kind"], exit_event["code"], exit_event["reason"]) == ("exit", 75, "stopped")
     assert len(checkpoints(command)) == 2
+
+
+def test_a_run_that_was_told_to_ignore_a_hangup_survives_it(command, started):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = started(command.train())
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for(log_has(command, "step=1/"), process)
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
 
 
 def test_a_signal_while_the_target_is_taught_can_be_resumed_as_well(command, started):
