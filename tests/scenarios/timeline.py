@@ -306,7 +306,8 @@ class Timeline:
             self._gone_t = self.t
         return RunSample(
             state="gone" if gone else "found", how="run-dir" if self.is_ours else "pid",
-            name="a" if self.is_ours else None, root_pid=self.pid,
+            name="a" if self.is_ours else None,
+            root_pid=None if self.process == "unseen" else self.pid,
             root_start_ticks=self.start_ticks, manifest=manifest,
             gone_s=self.t - self._gone_t if gone else None,
         )  # fmt: skip
