@@ -236,3 +236,14 @@ def test_stacks_that_never_come_do_not_keep_an_incident_waiting():
     assert run.last.verdict == "stalled"
     assert run.last.incident.ready
     assert "asked twice" in run.last.incident.stacks_missing
+
+
+def test_nobody_is_called_idle_while_the_interpreter_lets_nobody_run():
+    run = Timeline.training()
+    run.freeze()
+    run.ticker_stopped_t = run.t + 2.0
+    run.wait("target-0", "queue-put")
+    run.wait("target-1", "queue-put")
+    run.go(40)
+    assert run.last.failure == "gil-held"
+    assert "drafter-idle" not in {one.failure for one in run.snapshots}

@@ -13,6 +13,8 @@ from dflash_watch.roles import gpu_roles
 COMPUTES = 0.02
 """Cores of one thread above which it works, however long its item takes on a busy machine."""
 CPU_WINDOW_S = 4.0
+TICKS_S = 2.0
+"""A ticker older than this says that no thread can run: then nobody is idle by himself."""
 RESTS, RESTING_LOOKS = 0.2, 5
 """Share of the time below which a card rests, in so many newest looks."""
 
@@ -44,8 +46,9 @@ def resting_gpus(view: View, role: str) -> Iterator[Inconclusive]:
 def idle_workers(view: View, role: str, least_s: float) -> Iterator[Idle]:
     """Idle workers of a role that others wait for, or whose queue gives them work or room."""
     told = view.window.told
-    if view.progress.phase is not None:
-        return
+    ticker = told.beats.ticker if told.beats is not None else None
+    if view.progress.phase is not None or (ticker is not None and ticker.age_s > TICKS_S):
+        return  # a phase explains it, or the interpreter lets nobody run
     for worker in told.in_role(role):
         since_s = worker.progress_age_s
         if worker.state != "running" or since_s is None or since_s < least_s:
