@@ -133,6 +133,16 @@ def test_a_busy_call_that_keeps_the_interpreter_lock_in_a_foreign_script():
     check_stalled(run, fault_t, "gil-held", "target-0")
 
 
+def test_the_reason_of_a_verdict_names_the_source_it_comes_from():
+    run = Timeline.training()
+    run.freeze()
+    run.state, run.ticker_stopped_t = "T", run.t
+    run.go(20)
+    first = run.last.evidence[0]
+    assert "state T" in first.text
+    assert first.source == "process"
+
+
 def test_sigkill_is_a_crash_without_stacks():
     run = Timeline.training()
     run.freeze()

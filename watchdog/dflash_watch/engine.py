@@ -5,7 +5,7 @@ The stream of records is the only input, so a recording replayed gives the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -114,7 +114,7 @@ class Engine:
         if isinstance(record, Frame) and self._incidents.rounds.since_t is None:
             wants += self._census.advance(self._window, judgement.verdict)
         self._note_findings(judgement, diagnosis, symptoms)
-        snapshot = self._publish(view, judgement, diagnosis, wants)
+        snapshot = self._publish(view, judgement, diagnosis, symptoms, wants)
         self._snapshot = msgspec.structs.replace(
             snapshot, symptoms=symptoms, inconclusive=inconclusive
         )
@@ -226,7 +226,12 @@ class Engine:
     # -- the snapshot ----------------------------------------------------------------------
 
     def _publish(
-        self, view: View, now: Judgement, found: Diagnosis, wants: tuple[StackRequest, ...]
+        self,
+        view: View,
+        now: Judgement,
+        found: Diagnosis,
+        symptoms: tuple[Symptom, ...],
+        wants: tuple[StackRequest, ...],
     ) -> Snapshot:
         window, frame = self._window, self._window.frame
         board = build_board(window, self._progress, self._options, self._findings.listed())
@@ -247,7 +252,7 @@ class Engine:
             last_verdict=self._seeing.verdict if blind and self._seeing else None,
             failure=found.failure, subject=found.subject, severity=severity,
             confidence=found.confidence, summary=found.summary,
-            evidence=(*_own_evidence(view, now), *found.evidence),
+            evidence=(*_own_evidence(view, now, symptoms), *found.evidence),
             explains=found.explains, candidates=found.candidates, limit=self._limit(),
             views=views,
             next=fill_next(steps, pid=board.pid, subject=found.subject, run_dir=board.run_dir),
@@ -274,12 +279,13 @@ def _signatures(playbooks: Iterable[Playbook]) -> tuple[Signature, ...]:
     return tuple(one for book in playbooks for one in book.signatures())
 
 
-def _own_evidence(view: View, now: Judgement) -> tuple[Evidence, ...]:
-    """What the verdict itself stands on."""
-    source = {
+def _own_evidence(view: View, now: Judgement, symptoms: Sequence[Symptom]) -> tuple[Evidence, ...]:
+    """What the verdict itself stands on, with the source of the symptom it quotes."""
+    quoted = next((one.source for one in symptoms if one.summary in now.why), None)
+    source = quoted or {
         "log": Source.LOG, "beats": Source.BEATS, "events": Source.EVENTS,
     }.get(view.progress.source or "", Source.PROCESS)  # fmt: skip
-    if now.verdict == Verdict.BLIND:
+    if now.verdict == Verdict.BLIND and quoted is None:
         source = Source.LINK
     told = [Evidence(kind=EvidenceKind.FOR, text=now.why, source=source)]
     if now.verdict in {Verdict.RUNNING, Verdict.SLOW}:

@@ -28,6 +28,8 @@ LOOK_AGAIN_S = 25.0
 """While a silence lasts that is not believed to be a stall."""
 ANSWER_S = 8.0
 """Wait for one sample; then it is asked for once more, then given up."""
+SETTLE_S = 12.0
+"""A worker may die seconds before the run stands still: the folder waits for that verdict."""
 HOLD_S = 2.0
 """Before a folder without stacks is written, for last words to arrive."""
 CLEAR_S = 3.0
@@ -35,6 +37,7 @@ CLEAR_S = 3.0
 DAMPING_S = 120.0
 """The same again within this time is the same incident."""
 BAD = frozenset({Verdict.STALLED, Verdict.CRASHED})
+GOES_ON = frozenset({Verdict.RUNNING, Verdict.SLOW})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,15 +192,19 @@ class Incidents:
         waited_s = now.now_t - self._opened_seen_t
         confirmed = missing is not None or len(taken) >= 2 or waited_s >= ANSWER_S
         whole = len(taken) == len(LABELS) or (missing is not None and waited_s >= HOLD_S)
-        if now.pid is None and taken:
+        if taken and (now.pid is None or self.rounds.failed is not None):
             whole = whole or waited_s >= HOLD_S
+        if now.verdict in GOES_ON and waited_s < SETTLE_S:
+            whole = False
         if confirmed and incident.stage == IncidentStage.SUSPECTED:
             incident = msgspec.structs.replace(
                 incident, stage=IncidentStage.CONFIRMED, confirmed_t=now.now_t
             )
         return msgspec.structs.replace(
-            incident, stack_labels=tuple(taken), stacks_missing=missing, ready=whole
-        )
+            incident,
+            verdict=now.verdict if now.opens else incident.verdict,
+            stack_labels=tuple(taken), stacks_missing=missing, ready=whole,
+        )  # fmt: skip
 
     def _missing(self, now: Situation, taken: list[str]) -> str | None:
         if taken:

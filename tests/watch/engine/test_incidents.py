@@ -92,6 +92,32 @@ def test_no_answer_is_asked_twice_then_said():
     assert "asked twice" in story.machine.open.stacks_missing
 
 
+def test_a_third_sample_that_never_comes_does_not_keep_the_first_two_from_the_disk():
+    story = Story()
+    story.go(BAD, 4)
+    story.answer_s = None
+    story.go(BAD, 40)
+    assert story.machine.open.stack_labels == ("A", "B")
+    assert len(story.ready) == 1
+
+
+def test_a_worker_that_dies_before_the_run_stands_still_is_kept_with_the_stall():
+    limps = replace(BAD, verdict=Verdict.RUNNING, failure="worker-died")
+    story = Story()
+    story.go(limps, 9)
+    assert story.ready == []
+    story.go(replace(limps, verdict=Verdict.STALLED), 2)
+    assert len(story.ready) == 1
+    assert story.machine.open.verdict == Verdict.STALLED
+
+
+def test_a_dead_worker_over_which_steps_go_on_is_kept_as_well():
+    story = Story()
+    story.go(replace(BAD, verdict=Verdict.RUNNING, failure="worker-died"), 20)
+    assert len(story.ready) == 1
+    assert story.machine.open.verdict == Verdict.RUNNING
+
+
 def test_a_gone_process_says_so_instead_of_stacks():
     story = Story()
     story.go(replace(GONE, since_t=101.0, no_stacks="the process is not there any more"), 10)
