@@ -38,6 +38,23 @@ def test_a_block_buffered_log_over_going_steps():
     assert run.incidents() == []
 
 
+def test_a_log_in_blocks_of_whole_lines_is_named_between_the_blocks_too():
+    run = Timeline.ours(log_mode="silent")
+    run.begin_training()
+    run.log_changes = {"size_bytes": 0}
+    run.go(12)
+    line = "step=20/1000 loss=2.5000 tok/s=9000\n"
+    block = line * (8192 // len(line))
+    for number in (1, 2):
+        run.log_changes = {"size_bytes": number * len(block), "text": block, "newlines": 200}
+        run.go(1)
+        run.log_changes = {"size_bytes": number * len(block), "text": "", "newlines": 0}
+        for _ in range(14):
+            run.go(1)
+            assert settled(run) == ("running", "log-not-flushed")
+    assert run.incidents() == []
+
+
 def test_a_progress_bar_alone_is_running_and_named():
     run = Timeline.training(log_mode="bar")
     run.go(20)

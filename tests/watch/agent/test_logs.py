@@ -95,6 +95,13 @@ def test_new_text_comes_once_with_its_place(writer, tmp_path):
     assert second["pos_bytes"] == second["size_bytes"] == 14
 
 
+def test_an_empty_log_has_a_size_and_it_is_zero(writer, tmp_path):
+    run = writer(tmp_path / "a.log")
+    sample = Watch(run.process.pid).look()[0]
+    assert (sample["size_bytes"], sample["pos_bytes"]) == (0, 0)
+    assert "deleted" not in sample
+
+
 def test_a_renamed_log_is_followed_and_named(writer, tmp_path):
     log = tmp_path / "a.log"
     run = writer(log)

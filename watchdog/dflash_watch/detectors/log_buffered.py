@@ -1,10 +1,11 @@
 """Steps go on, and the log does not show them: it is kept in a buffer.
 
-Sees:       a regular file that grows in whole pages and stops in mid-line, or does not grow
-            at all, while steps are counted elsewhere or work moves.
+Sees:       a regular file that grows by whole blocks after long pauses, stops in mid-line, or
+            does not grow at all, while steps are counted elsewhere or work moves.
 Means:      the process writes block-buffered; what it says comes minutes late.
 Wrong when: a run that prints rarely, in a file that happens to end at a page.
-Source:     docs/verdicts.md, "log".
+Source:     docs/verdicts.md, "log". C libraries write whole pages; Python hands on what fits
+            into its buffer without cutting a line (8 KiB, 128 KiB from 3.14 on).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import beats, example, frames, log, worker
+from dflash_watch.frame import LogSample
 from dflash_watch.model import Severity, Source
 from dflash_watch.units import duration
 from dflash_watch.window.logs import PAGE_BYTES, LogTrack
@@ -27,6 +29,10 @@ class Params:
     """Silence of the log that counts while steps go on."""
     alike: float = 1.6
     """Cores in use then and now differ by no more than this factor."""
+    buffers: tuple[int, ...] = (8192, 131072)
+    """Sizes of Python's text buffers, bytes."""
+    longest_line: int = 512
+    """By so much a block of whole lines stays below the buffer's size."""
 
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
@@ -35,10 +41,11 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     if track is None or track.sample.unbuffered or track.sample.is_tty:
         return
     silent_s = view.window.data_t - (track.grown_t or view.now_t)
-    if silent_s < params.least_s or not _runs(view):
+    in_blocks = _in_blocks(view, track, params)
+    if (silent_s < params.least_s and not in_blocks) or not _runs(view):
         return
     size = track.sample.size_bytes
-    signs = _signs(track) or _as_before(view, track, params)
+    signs = in_blocks or _signs(track) or _as_before(view, track, params)
     if signs is not None:
         told = "" if size is None else f" at {size} bytes"
         text = f"log silent for {duration(silent_s)}{told}, {signs}, while the run works on"
@@ -49,6 +56,23 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
 def _runs(view: View) -> bool:
     told = view.progress.first_step_t is not None and not view.is_overdue()
     return told or (view.progress.phase is None and view.progress.work.moves is True)
+
+
+def _in_blocks(view: View, track: LogTrack, params: Params) -> str | None:
+    """Whether its newest text came as one block after a long pause; holds between blocks too."""
+    if len(track.growths) < 2:
+        return None
+    (before_t, _, _), (t, size, _) = list(track.growths)[-2:]
+    pause_s = view.window.sight.seen_s(before_t, t)
+    if pause_s < params.least_s or not _is_block(size, params):
+        return None
+    return f"it comes in blocks of {size} bytes"
+
+
+def _is_block(size: int, params: Params) -> bool:
+    if size > 0 and size % PAGE_BYTES == 0:
+        return True
+    return any(buffer - params.longest_line <= size <= buffer for buffer in params.buffers)
 
 
 def _signs(track: LogTrack) -> str | None:
@@ -79,9 +103,15 @@ def _as_before(view: View, track: LogTrack, params: Params) -> str | None:
 
 
 def firing() -> Example:
-    """Steps by beats, an empty file."""
-    empty = log("", size_bytes=0, unbuffered=False)
-    steps = frames(12, beats=lambda i: beats(worker("drafter-0", step=i + 1)), logs=empty)
+    """Steps by beats; a block of lines that fills a buffer, each time after ten seconds."""
+    line = "step 100/1000 loss 2.5000 tok/s 9000\n"
+    block = line * (8192 // len(line))
+
+    def text(i: int) -> tuple[LogSample, ...]:
+        size = len(block) * (i // 10)
+        return log(block if i in {10, 20} else "", size_bytes=size, unbuffered=False)
+
+    steps = frames(22, beats=lambda i: beats(worker("drafter-0", step=i + 1)), logs=text)
     return example(steps, subject="/runs/a/train.log")
 
 

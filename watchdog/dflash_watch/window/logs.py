@@ -46,7 +46,7 @@ class LogTrack:
     grown_t: float | None = None
     """When it last grew, as the watched host's clock has it."""
     growths: deque[tuple[float, int, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
-    """(moment, bytes, ends in a line end)."""
+    """(moment, bytes, ends in a line end); the first one is what was there already, even if 0."""
     ended_line: bool | None = None
     truncated_t: float | None = None
     elsewhere_since_t: float | None = None
@@ -64,8 +64,10 @@ class LogTrack:
         elsewhere = sample.deleted or sample.path_state != "same"
         self.elsewhere_since_t = (self.elsewhere_since_t or t) if elsewhere else None
         fresh = self._unread(sample)
+        if fresh.text or first:
+            size = max(len(fresh.text.encode()), self._grown_by(sample))
+            self.growths.append((t, size, fresh.text.endswith("\n")))
         if fresh.text:
-            self.growths.append((t, len(fresh.text.encode()), fresh.text.endswith("\n")))
             self.ended_line = fresh.text.endswith("\n")
             self.marks.append((t, sample.newlines, sample.carriage_returns))
         if first:
@@ -77,6 +79,12 @@ class LogTrack:
         for fact in found:
             self._note(fact)
         return found
+
+    def _grown_by(self, sample: LogSample) -> int:
+        """Bytes since the last look, text that was passed over included."""
+        now, before = sample.size_bytes, self.sample.size_bytes
+        same = sample.inode == self.sample.inode and now is not None and before is not None
+        return max(now - before, 0) if same and now is not None and before is not None else 0
 
     def _unread(self, sample: LogSample) -> LogSample:
         """Without what a new agent read a second time."""

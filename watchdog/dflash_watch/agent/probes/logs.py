@@ -150,7 +150,7 @@ class LogReader:
         return {
             name: value
             for name, value in facts.items()
-            if value not in (None, False) or name == "append"
+            if name == "append" or (value is not None and value is not False)
         }
 
     def _settle_watched(
