@@ -53,8 +53,8 @@ unit: install
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/e2e --ignore=tests/bench
 
 e2e: install
-	@echo "== tests on a real sshd, a real LXC container and real faults (skipped with a reason where they cannot run)"
-	@$(BIN)/python -m pytest -q tests/e2e
+	@echo "== tests on a real sshd, a real LXC container and real faults, three at a time as they mostly wait (skipped with a reason where they cannot run)"
+	@$(BIN)/python -m pytest -q -n 3 tests/e2e
 
 test: lint unit e2e
 

@@ -16,13 +16,32 @@ def check_calm(watch: Watch) -> None:
 
 
 def test_a_healthy_run_is_initialising_running_finished_and_nothing_else(watched: Watched) -> None:
-    run = watched.tiny("optim.steps=160", small=False)
+    run = watched.tiny("optim.steps=250")
     watch = watched.watch(run)
+    watch.until_running()
+    assert watched.strangers(), "the agent is not seen, so its absence later proves nothing"
     watch.until_verdict("finished")
     assert run.process.wait(60) == 0
     watch.goes_on(6)
     check_calm(watch)
     assert watch.lines[-1]["failure"] == "healthy"
+
+
+def test_two_watchdogs_on_one_healthy_run_agree_and_neither_disturbs_the_other(
+    watched: Watched,
+) -> None:
+    run = watched.tiny("optim.steps=250", watch=True)
+    watch = watched.watch(run, "--until-end")
+    assert watch.process.wait(240) == 0
+    watch.stop()
+    check_calm(watch)
+    assert run.process.wait(60) == 0
+    assert run.run_dir is not None
+    assert not list((run.run_dir / "incidents").glob("*/verdict.json"))
+    own = (run.run_dir / "watch.log").read_text()
+    told = {line.split()[1] for line in own.splitlines()}
+    assert "RUNNING" in told, own
+    assert told.isdisjoint({"SLOW", "QUIET", "STALLED", "CRASHED", "BLIND", "found:"}), own
 
 
 def test_a_healthy_foreign_script_with_nothing_but_a_log(watched: Watched) -> None:

@@ -12,6 +12,7 @@ Everything is ended by process id, and no agent may be left behind.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -147,7 +148,8 @@ class Watch:
                 env=_environment(folder), cwd=folder, start_new_session=True,
             )  # fmt: skip
         assert self.process.stdout is not None
-        self._reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
+        self._out = self.process.stdout
+        self._reader = threading.Thread(target=self._read, args=(self._out,), daemon=True)
         self._reader.start()
 
     def _read(self, out: IO[bytes]) -> None:
@@ -196,19 +198,23 @@ class Watch:
 
     def verdicts(self) -> list[str]:
         """The verdicts in order, each once in a row."""
-        return [
-            one for one, before in zip(self._verdicts(), [None, *self._verdicts()], strict=False)
-            if one != before
-        ]  # fmt: skip
+        return [verdict for verdict, _ in itertools.groupby(line["verdict"] for line in self.lines)]
 
-    def _verdicts(self) -> list[str]:
-        return [line["verdict"] for line in self.lines]
+    def changes(self) -> list[tuple[str, str, str]]:
+        """Verdict, failure and subject in order, each once in a row."""
+        return _changes(self.lines)
 
     def incidents(self) -> list[Kept]:
         """All folders that were kept."""
         folder = self.folder / "incidents"
         found = sorted(folder.glob("*/verdict.json")) if folder.exists() else []
         return [Kept(path.parent) for path in found]
+
+    def replayed(self) -> list[tuple[str, str, str]]:
+        """`changes` as the recording gives them when it is played again."""
+        argv = [sys.executable, "-m", "dflash_watch.cli", "replay", "--json", str(self.capture)]
+        told = subprocess.check_output(argv, env=_environment(self.folder), text=True)
+        return _changes([json.loads(line) for line in told.splitlines()])
 
     def frames(self) -> int:
         """How many frames were recorded so far."""
@@ -246,6 +252,7 @@ class Watch:
                 self.process.kill()
                 self.process.wait()
             self._reader.join(10)
+            self._out.close()
         return code
 
 
@@ -260,13 +267,18 @@ class Watched:
 
     # -- runs --------------------------------------------------------------------------------
 
-    def tiny(self, *settings: str, small: bool = True) -> Run:
-        """`dflash-train --preset tiny`, started; it has written its run.json."""
+    def tiny(self, *settings: str, watch: bool = False) -> Run:
+        """`dflash-train --preset tiny`, started; it has written its run.json.
+
+        Args:
+            settings: after `SMALL` and `LONG`, so that they may say otherwise.
+            watch: with the watchdog that the trainer itself starts.
+        """
         folder = self._folder("tiny")
         run_dir = folder / "run"
-        chosen = [*SMALL, LONG, *settings] if small else list(settings)
-        argv = [self.container.python, "-m", "dflash_train.cli", "--preset", "tiny", "--no-watch"]
-        run = self._start([*argv, "--run-dir", str(run_dir), *chosen], folder, run_dir)
+        argv = [self.container.python, "-m", "dflash_train.cli", "--preset", "tiny"]
+        argv += ["--run-dir", str(run_dir), "--watch" if watch else "--no-watch"]
+        run = self._start([*argv, *SMALL, LONG, *settings], folder, run_dir)
         until(lambda: (run_dir / "run.json").exists() or not run.is_alive(), "run.json")
         assert run.is_alive(), run.text()
         return run
@@ -277,6 +289,10 @@ class Watched:
         shutil.copy(SCRIPTS / script, folder)
         argv = [python or self.container.python, str(folder / script), *map(str, words)]
         return self._start(argv, folder, None)
+
+    def give(self, file: Path) -> Path:
+        """A copy of a file at a path that is the same inside."""
+        return Path(shutil.copy(file, self.container.share))
 
     def _start(self, argv: Sequence[str], folder: Path, run_dir: Path | None) -> Run:
         log = folder / "out.log"
@@ -326,6 +342,11 @@ class Watched:
         finally:
             for run in self._runs:
                 run.kill()
+
+
+def _changes(lines: Sequence[Line]) -> list[tuple[str, str, str]]:
+    told = ((line["verdict"], line["failure"], line["subject"]) for line in lines)
+    return [change for change, _ in itertools.groupby(told)]
 
 
 def _environment(folder: Path) -> dict[str, str]:
