@@ -9,49 +9,23 @@ Run as root: python tests/bench/bench_check.py [ROUNDS]
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [str(ROOT / name) for name in ("dflash", "watchdog", "tui", "tests")]
 sys.path[:0] = FOLDERS
 
-from e2e.places.container import Container  # noqa: E402 - the path comes first
+from e2e.places.bench import proxmox  # noqa: E402 - the path comes first
 from e2e.places.fixtures import Proxmox  # noqa: E402
-from e2e.places.lxcfs import lxcfs  # noqa: E402
-from e2e.places.pct import write_pct  # noqa: E402
-from e2e.places.rootfs import debian_root  # noqa: E402
-from e2e.places.sshd import Sshd  # noqa: E402
 
 TARGET_RATIO, WINDOW_S = 1.5, 2.0
 QUERY = "nvidia-smi --query-gpu=index,memory.used,utilization.gpu --format=csv,noheader"
-
-
-@contextlib.contextmanager
-def proxmox() -> Iterator[Proxmox]:
-    """A sshd, a container behind its pct."""
-    lxcpath = Path(subprocess.check_output(["lxc-config", "lxc.lxcpath"], text=True).strip())
-    with tempfile.TemporaryDirectory() as work, lxcfs():
-        for name in ("sshd", "container"):
-            (Path(work) / name).mkdir()
-        server = Sshd(Path(work) / "sshd", sys.executable)
-        try:
-            box = Container(debian_root(), Path(work) / "container", lxcpath)
-            try:
-                write_pct(server.bin, str(box.lxcpath))
-                yield Proxmox(server, box)
-            finally:
-                box.remove()
-        finally:
-            server.down()
 
 
 def wall_s(argv: list[str], allowed: tuple[int, ...]) -> float:

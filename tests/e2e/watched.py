@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
 from e2e.places.container import CHECKOUT, Inside, Spawned
 from e2e.places.fixtures import Proxmox
 
@@ -33,6 +34,7 @@ PACKAGES = [str(CHECKOUT / name) for name in ("dflash", "watchdog", "tui")]
 DEADLINE_S = 150.0
 SMALL = ("target.pretrain_steps=2", "data.num_documents=96", "report.every_steps=1")
 """The tiny run, ready to train within seconds."""
+TRAINER = ("-m", "dflash_train.cli")
 LONG = "optim.steps=1000000"
 INIT = ("sh", "sleep", "/bin/sh", "/sbin/bench-init")
 Line = dict[str, Any]
@@ -185,6 +187,11 @@ class Watch:
         """The first line that says so: from here on a fault is a change."""
         return self.until_verdict("running")
 
+    def becomes(self, failure: str) -> Line:
+        """Wait until the newest line has this failure; the line."""
+        self.until(lambda line: line is self.lines[-1] and line["failure"] == failure, failure)
+        return dict(self.lines[-1])
+
     def until_kept(self, failure: str) -> Kept:
         """The incident's folder, once it is whole."""
         line = self.until(
@@ -267,27 +274,39 @@ class Watched:
 
     # -- runs --------------------------------------------------------------------------------
 
-    def tiny(self, *settings: str, watch: bool = False) -> Run:
+    def tiny(self, *settings: str, watch: bool = False, program: Sequence[object] = TRAINER) -> Run:
         """`dflash-train --preset tiny`, started; it has written its run.json.
 
         Args:
             settings: after `SMALL` and `LONG`, so that they may say otherwise.
             watch: with the watchdog that the trainer itself starts.
+            program: words after the interpreter, in place of the trainer's own.
         """
         folder = self._folder("tiny")
         run_dir = folder / "run"
-        argv = [self.container.python, "-m", "dflash_train.cli", "--preset", "tiny"]
+        argv = [self.container.python, *map(str, program), "--preset", "tiny"]
         argv += ["--run-dir", str(run_dir), "--watch" if watch else "--no-watch"]
         run = self._start([*argv, *SMALL, LONG, *settings], folder, run_dir)
         until(lambda: (run_dir / "run.json").exists() or not run.is_alive(), "run.json")
         assert run.is_alive(), run.text()
         return run
 
-    def foreign(self, script: str, *words: object, python: str | None = None) -> Run:
-        """A program of `scripts/`, with its output redirected as a user does."""
+    def foreign(
+        self, script: str, *words: object, python: str | None = None, shell: str | None = None
+    ) -> Run:
+        """A program of `scripts/`, with its output redirected as a user does.
+
+        Args:
+            script: its name.
+            words: its arguments.
+            python: interpreter; default: the one that runs the tests.
+            shell: shell text that starts it as `"$@"`; `$0` is the run's folder.
+        """
         folder = self._folder(script.removesuffix(".py"))
         shutil.copy(SCRIPTS / script, folder)
         argv = [python or self.container.python, str(folder / script), *map(str, words)]
+        if shell is not None:
+            argv = ["/bin/sh", "-c", shell, str(folder), *argv]
         return self._start(argv, folder, None)
 
     def give(self, file: Path) -> Path:
@@ -328,8 +347,17 @@ class Watched:
             if process.host_pid not in self._before | ours and process.cmdline[0] not in INIT
         ]
 
-    def end(self) -> None:
+    def agents(self) -> list[Inside]:
+        """The agents inside, without the children each of them has."""
+        here = self.strangers()
+        inside = {process.host_pid for process in here}
+        return [one for one in here if psutil.Process(one.host_pid).ppid() not in inside]
+
+    def end(self, *, alone: bool = True) -> None:
         """End watchers and runs; no agent is left behind in the container.
+
+        Args:
+            alone: nobody else watches anything in this container.
 
         Raises:
             AssertionError: an agent, or something it started, still runs.
@@ -337,7 +365,7 @@ class Watched:
         try:
             for watch in self._watches:
                 watch.stop()
-            if self._watches and self.container.state() == "RUNNING":
+            if alone and self._watches and self.container.state() == "RUNNING":
                 until(lambda: not self.strangers(), f"the agent's end: {self.strangers()}", 60)
         finally:
             for run in self._runs:

@@ -116,12 +116,18 @@ static void refresh(void) {
     fclose(file);
 }
 
+/* A rule names a call with or without its version: nvmlDeviceGetCount is nvmlDeviceGetCount_v2 too. */
+static int is_about(const char *rule, const char *call) {
+    size_t length = strlen(rule);
+    return !strncmp(rule, call, length) && (!call[length] || !strncmp(call + length, "_v", 2));
+}
+
 /* What a rule says of this call: a code, or it never comes back. */
 static int ruled(const char *call, int gpu) {
     refresh();
     for (int i = 0; i < S.num_rules; i++) {
         Rule *r = &S.rule[i];
-        if (strcmp(r->call, call) || (r->gpu >= 0 && r->gpu != gpu)) continue;
+        if (!is_about(r->call, call) || (r->gpu >= 0 && r->gpu != gpu)) continue;
         while (r->hang) pause();
         return r->code;
     }

@@ -1,8 +1,8 @@
 """One LXC container (Debian 12 on lxcfs), entered through lxc-attach as root of the host.
 
-Inside: python3 and procps of Debian, this Python environment and this checkout by read-only bind
-mounts at their own paths, `share` at its own path for both sides, a /dev/shm;
-no network, no py-spy.
+Inside: python3, procps and tmux of Debian, this Python environment and this checkout by read-only
+bind mounts at their own paths, `share` at its own path for both sides, a /dev/shm; no network, no
+py-spy.
 """
 
 from __future__ import annotations

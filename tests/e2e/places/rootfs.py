@@ -13,8 +13,8 @@ from pathlib import Path
 from e2e.places.needs import give_up
 
 SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
-PACKAGES = "python3,procps"
-RECIPE = 1
+PACKAGES = "python3,procps,tmux"
+RECIPE = 2
 """Counted up when what is built below changes."""
 
 _INIT = """#!/bin/sh

@@ -1,0 +1,187 @@
+"""False alarms over twenty healthy runs in a container, watched over SSH: target none.
+
+Ten are tiny runs of our own, ten foreign scripts of different kinds; four of the twenty run while
+every core of the machine is kept busy. A false alarm is a verdict other than initialising, running,
+quiet and finished, any incident, or an end that is not `finished`.
+
+Run as root: python tests/bench/bench_healthy.py [--at-once N] [--only WORD] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = [str(ROOT / name) for name in ("dflash", "watchdog", "tui", "tests")]
+sys.path[:0] = FOLDERS
+
+from e2e.places.bench import proxmox  # noqa: E402 - the path comes first
+from e2e.places.fixtures import Proxmox  # noqa: E402
+from e2e.watched import SCRIPTS, Run, Watch, Watched  # noqa: E402
+
+ALLOWED = {"initialising", "running", "quiet", "finished"}
+LONGEST_S = 600.0
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """One healthy run."""
+
+    name: str
+    words: tuple[object, ...]
+    script: str | None = None
+    """None: the tiny run, `words` are its settings."""
+    is_busy: bool = False
+    python: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """What the watcher said of it."""
+
+    case: Case
+    seconds: float
+    verdicts: tuple[str, ...]
+    failures: tuple[str, ...]
+    alarms: tuple[str, ...]
+    """Empty: none."""
+
+
+STEPS_100 = "optim.steps=100"
+WHOLE = (STEPS_100, "target.pretrain_steps=60", "data.num_documents=768", "report.every_steps=5")
+"""The preset's own values, but for the number of steps."""
+CASES = (
+    Case("tiny", (*WHOLE, "optim.steps=160")),
+    Case("tiny, another seed", (*WHOLE, "seed=7")),
+    Case("tiny, no pre-training", (STEPS_100,)),
+    Case("tiny, longer pre-training", (*WHOLE, "target.pretrain_steps=150")),
+    Case("tiny, queue of one", (STEPS_100, "pipeline.queue_capacity=1")),
+    Case("tiny, checkpoint every 10 steps", (STEPS_100, "checkpoint.every_steps=10")),
+    Case("tiny, a line every 50 steps", ("optim.steps=150", "report.every_steps=50")),
+    Case("tiny, slow steps", ("optim.steps=30", "optim.accumulation=8")),
+    Case("tiny, cores busy", (STEPS_100,), is_busy=True),
+    Case("tiny, checkpoints, cores busy",
+         (STEPS_100, "checkpoint.every_steps=20"), is_busy=True),
+    Case("plain", ("--steps", 200), "plain_loop.py"),
+    Case("plain, steps of 4 s", ("--steps", 10, "--step-s", 4), "plain_loop.py",
+         python=SYSTEM_PYTHON),
+    Case("plain, cores busy", ("--steps", 200, "--busy-ratio", 0.6), "plain_loop.py",
+         is_busy=True),
+    Case("slow start", ("--quiet-s", 25, "--steps", 100), "slow_start.py"),
+    Case("slow start without a word, cores busy",
+         ("--quiet-s", 20, "--say", "", "--steps", 100), "slow_start.py", is_busy=True),
+    Case("pause for a checkpoint",
+         ("--steps", 160, "--every", 80, "--write-s", 25, "--dir", "checkpoints"),
+         "checkpointing_loop.py"),
+    Case("like Hugging Face, with evaluations",
+         ("--steps", 200, "--eval-steps", 100, "--eval-batches", 60), "hf_like_loop.py"),
+    Case("block-buffered", ("--steps", 400, "--flush-until", 50), "block_buffered.py"),
+    Case("bar only", ("--steps", 200), "progress_bar_only.py", python=SYSTEM_PYTHON),
+    Case("threads", ("--steps", 300, "--fail", "none"), "swallowing_pipeline.py"),
+)  # fmt: skip
+
+
+def start(watched: Watched, case: Case) -> Run:
+    """The run, in the container."""
+    if case.script is None:
+        return watched.tiny(*map(str, case.words))
+    return watched.foreign(case.script, *case.words, python=case.python, shell='cd "$0"; exec "$@"')
+
+
+def alarms_of(watch: Watch, code: int) -> tuple[str, ...]:
+    """What nobody should have been told."""
+    wrong = {
+        f"{line['verdict']} {line['failure']} ({line['subject']}): {line['summary']}"
+        for line in watch.lines
+        if line["verdict"] not in ALLOWED
+    }
+    found = [*sorted(wrong), *(f"incident {kept.folder.name}" for kept in watch.incidents())]
+    if code != 0 or not watch.lines or watch.lines[-1]["verdict"] != "finished":
+        found.append(f"did not end as finished: exit {code}, {watch.told()}")
+    return tuple(found)
+
+
+def look(place: Proxmox, folder: Path, case: Case) -> Result:
+    """One run from its start to its end under the watcher's eyes."""
+    folder.mkdir()
+    watched = Watched(place, folder)
+    began = time.monotonic()
+    try:
+        watch = watched.watch(start(watched, case), "--until-end")
+        with contextlib.suppress(subprocess.TimeoutExpired):  # `stop` below ends it
+            watch.process.wait(LONGEST_S)
+        alarms = alarms_of(watch, watch.stop())
+    finally:
+        watched.end(alone=False)
+    failures = tuple(dict.fromkeys(line["failure"] for line in watch.lines))
+    seconds = time.monotonic() - began
+    return Result(case, seconds, tuple(watch.verdicts()), failures, alarms)
+
+
+@contextlib.contextmanager
+def busy_cores() -> Iterator[None]:
+    """Two spinning processes a core for the body."""
+    words = [sys.executable, str(SCRIPTS / "busy_machine.py"), "--seconds", str(LONGEST_S)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as spinning:
+        try:
+            yield
+        finally:
+            spinning.terminate()
+
+
+def run_all(place: Proxmox, folder: Path, cases: Sequence[Case], at_once: int) -> list[Result]:
+    """Calm ones first, then those with busy cores."""
+    results: list[Result] = []
+    for is_busy in (False, True):
+        chosen = [(i, case) for i, case in enumerate(cases) if case.is_busy is is_busy]
+        load = busy_cores() if is_busy and chosen else contextlib.nullcontext()
+        with load, ThreadPoolExecutor(at_once) as pool:
+            looks = [pool.submit(look, place, folder / f"case-{i}", case) for i, case in chosen]
+            for one in looks:
+                results.append(one.result())
+                show(results[-1])
+    return results
+
+
+def show(result: Result) -> None:
+    """One line a run, as it ends."""
+    path = " > ".join(result.verdicts)
+    print(f"{result.case.name:<40} {result.seconds:5.0f} s  {path}", flush=True)
+    print(f"{'':<40}          {', '.join(result.failures)}", flush=True)
+    for alarm in result.alarms:
+        print(f"    FALSE ALARM {alarm}", flush=True)
+
+
+def main() -> int:
+    """Run them; 0 when nobody was alarmed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--at-once", type=int, default=max(2, (os.cpu_count() or 1) // 2))
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    cases = [case for case in CASES if options.only in case.name]
+    with proxmox() as place, tempfile.TemporaryDirectory() as folder:
+        results = run_all(place, Path(folder), cases, options.at_once)
+    wrong = sum(bool(result.alarms) for result in results)
+    figure = {"figure": "healthy", "runs": len(results), "false_alarms": wrong, "target": 0}
+    print(json.dumps(figure))
+    if options.json:
+        rows = [dataclasses.asdict(result) for result in results]
+        options.json.write_text(json.dumps({**figure, "rows": rows}, indent=1) + "\n")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
