@@ -23,6 +23,21 @@ def test_a_healthy_run_from_start_to_finish():
     assert run.last.failure == "healthy"
 
 
+def test_a_long_goodbye_on_a_busy_machine_is_no_hang():
+    run = Timeline.training(30)
+    run.event("exit", code=0, reason="done")
+    run.freeze()
+    run.cores, run.state = 0.01, "R"  # a hundredth of a core is all it gets
+    run.go(40)
+    run.cores, run.state = 0.07, "S"
+    run.go(40)
+    run.process = "gone"
+    run.go(5)
+    assert run.verdicts()[-2:] == ["running", "finished"]
+    assert run.incidents() == []
+    assert run.last.failure == "healthy"
+
+
 def test_a_healthy_foreign_script_with_nothing_but_a_log():
     run = Timeline.foreign(5, steps_per_s=0.0)
     run.steps_per_s = 3.0

@@ -2,7 +2,8 @@
 
 Sees:       exit event or closing words in the log, and the main process some time later.
 Means:      clean-up hangs: a thread that is no daemon, a process group, a worker that never ends.
-Wrong when: a large last upload or checkpoint goes on after the closing words.
+Wrong when: a large last upload or checkpoint goes on after the closing words; an interpreter
+            that takes a gigabyte apart on a busy machine (a second of work took 19 s).
 Source:     docs/run-directory.md, "exit".
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
-from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.detectors.examples import T0, example, frames, still
 from dflash_watch.model import Severity, Source
 from dflash_watch.units import duration
 from dflash_watch.window.tracks import ZOMBIE
@@ -26,6 +27,8 @@ class Params:
     """The exit event is the trainer's last act."""
     after_words_s: float = 15.0
     """Closing words may stand before a last save."""
+    while_it_works_s: float = 180.0
+    """After the exit event, while the process computes or waits for a core."""
 
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
@@ -41,24 +44,28 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         said_t, limit_s, said = words.t, params.after_words_s, f"log says {words.text!r}"
     else:
         return
+    moves = bool(view.progress.work.moves) or main.track.state == "R"
+    if event is not None and moves:
+        limit_s = params.while_it_works_s
     waited_s = window.sight.seen_s(said_t, view.now_t)
     if waited_s <= limit_s:
         return
-    moves = event is None and view.progress.work.moves
     text = f"{said} {duration(waited_s)} ago, process {window.main_pid()} is still there"
-    yield symptom("run", Severity.WARNING, said_t, text, Source.PROCESS, starts=not moves)
+    yield symptom(
+        "run", Severity.WARNING, said_t, text, Source.PROCESS, starts=event is not None or not moves
+    )
 
 
 def firing() -> Example:
-    """Twelve seconds after the exit event."""
+    """Twelve seconds after the exit event, and nothing moves."""
     event = {"kind": "exit", "seq": 1, "t": T0, "code": 0, "reason": "done"}
-    return example(frames(13, events=(event,)), subject="run")
+    return example(frames(13, events=(event,), processes=still), subject="run")
 
 
 def clear() -> Example:
-    """Only just said."""
+    """Twelve seconds after it, and the process still takes itself apart."""
     event = {"kind": "exit", "seq": 1, "t": T0, "code": 0, "reason": "done"}
-    return example(frames(3, events=(event,)))
+    return example(frames(13, events=(event,)))
 
 
 DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)
