@@ -55,6 +55,21 @@ def test_the_log_of_an_autotuner_out_of_memory_then_silence(watched: Watched) ->
     check_quiet_afterwards(watch, [kept], "worker-died")  # its log says DIED before it says why
 
 
+def test_a_run_killed_for_memory_by_its_cgroup_is_a_crash_and_that_is_said(
+    watched: Watched,
+) -> None:
+    run = watched.tiny()
+    watch = watched.watch(run)
+    watch.until_running()
+    watched.container.limit_memory(watched.container.memory() + (8 << 20))
+    hog = "import time; x = bytearray(64 << 20); time.sleep(1)"
+    watched.container.run([watched.container.python, "-S", "-c", hog])
+    kept = watch.until_kept("main-process-died")
+    check_kept(kept, "crashed", "main-process-died", "run", samples=0)
+    assert "the out-of-memory counter of its cgroup rose" in kept.report
+    check_quiet_afterwards(watch, [kept])
+
+
 def test_a_foreign_process_that_is_simply_gone_is_blind_and_not_called_a_crash(
     watched: Watched,
 ) -> None:

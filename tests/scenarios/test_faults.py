@@ -163,6 +163,34 @@ def test_a_kill_by_the_cgroup_is_told_as_cause():
     assert any("out-of-memory" in fact.text for fact in run.last.evidence)
 
 
+def test_a_kill_for_memory_long_before_the_end_is_no_cause():
+    run = Timeline.training()
+    run.oom_kills = 1
+    run.go(30)
+    run.freeze()
+    run.process = "gone"
+    run.go(10)
+    assert run.last.failure == "main-process-died"
+    assert not any("out-of-memory" in fact.text for fact in run.last.evidence)
+
+
+def test_a_kill_for_memory_elsewhere_on_the_machine_is_a_hint_and_no_verdict():
+    run = Timeline.foreign()
+    run.process, run.log_mode, run.machine_oom_kills = "gone", "silent", 1
+    run.go(10)
+    assert (run.last.verdict, run.last.failure) == ("blind", "process-vanished")
+    assert any("the machine's out-of-memory counter" in fact.text for fact in run.last.evidence)
+
+
+def test_a_kernel_line_about_another_process_is_no_cause():
+    run = Timeline.training()
+    run.freeze()
+    run.process, run.kernel = "gone", (f"Out of memory: Killed process 9{run.pid}9 (python3)",)
+    run.go(10)
+    assert run.last.failure == "main-process-died"
+    assert not any("kernel" in fact.text for fact in run.last.evidence)
+
+
 def test_a_zombie_main_process_is_a_crash():
     run = Timeline.training()
     run.freeze()

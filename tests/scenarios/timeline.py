@@ -117,6 +117,7 @@ class Timeline:
     gaps: tuple[Gap, ...] = ()
     kernel: tuple[str, ...] | None = None
     oom_kills: int = 0
+    machine_oom_kills: int = 0
     stacks_error: str | None = None
     depth: int | None = None
     tokens_per_s: float = 6000.0
@@ -287,7 +288,12 @@ class Timeline:
             events=events if self.is_ours else None,
             beats=self._beats() if self.is_ours else None,
             gpus=self.gpus(self.t) if self.gpus is not None else None,
-            host=HostSample(cpus=2, load1=1.0, oom_kills=self.oom_kills),
+            host=HostSample(
+                cpus=2,
+                load1=1.0,
+                oom_kills=self.oom_kills,
+                machine_oom_kills=self.machine_oom_kills,
+            ),
             kernel=self.kernel,
             gaps=self.gaps,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -59,25 +60,29 @@ def _ended(view: View, ended: Symptom, previous: Judgement | None) -> Judgement:
         return previous
     cause = _cause(view)
     zombie = ended.name == "main-process-zombie"
+    hint = "; the machine's out-of-memory counter rose as it went" if _perhaps_oom(view) else ""
     if cause is not None or view.window.is_ours or zombie:
-        why = f"{ended.summary}; {cause or 'no exit event was written'}"
+        why = f"{ended.summary}; {cause or 'no exit event was written' + hint}"
         return Judgement(
             verdict=Verdict.CRASHED, since_t=since_t, why=why, failure="main-process-died"
         )
-    why = f"{ended.summary}, and it said nothing about why"
+    why = f"{ended.summary}, and it said nothing about why{hint}"
     return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=why, failure="process-vanished")
+
+
+def _perhaps_oom(view: View) -> bool:
+    """Somebody on this machine was killed for memory at that moment."""
+    return view.window.kills.on_machine()
 
 
 def _cause(view: View) -> str | None:
     """What ended the main process, where kernel or log tell."""
     pid = view.window.main_pid()
     for line in reversed(view.window.kernel):
-        if "oom" in line.lower() and str(pid) in line:
+        if re.search(rf"(?:[Kk]illed process |\bpid=){pid}\b", line):
             return f"kernel: {line[:160]}"
-    frame = view.window.frame
-    kills = frame.host.oom_kills if frame is not None and frame.host is not None else None
-    if kills is not None and kills > (view.window.first_oom_kills or 0):
-        return "the cgroup's out-of-memory counter rose"
+    if view.window.kills.in_cgroup():
+        return "the out-of-memory counter of its cgroup rose as it went"
     last_t = view.progress.last_step_t or 0.0
     for fact in reversed(view.window.logs.tracebacks):
         if fact.fatal and fact.subject in {"main", "unknown", "run"} and fact.t >= last_t:

@@ -222,6 +222,9 @@ class HostSample(Part, frozen=True, kw_only=True):
     cgroup_memory_bytes: int | None = None
     cgroup_memory_limit_bytes: int | None = None
     oom_kills: int | None = None
+    """Of the run's own cgroup."""
+    machine_oom_kills: int | None = None
+    """Of the whole machine, other containers included."""
     throttled_s: float | None = None
     disks: tuple[Disk, ...] = ()
 

@@ -27,6 +27,11 @@ from e2e.places.needs import give_up
 __all__ = ["CHECKOUT", "Container", "Inside", "Spawned"]
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+_CGROUP_2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+_SHOW_MEMORY_GROUP = """[ -z "$(ls /sys/fs/cgroup)" ] || exit 0
+mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory &&
+mount -t cgroup -o memory none /sys/fs/cgroup/memory"""
+"""Where LXC itself could not show the container its own cgroup (version 1 beside version 2)."""
 
 
 @dataclass(slots=True)
@@ -77,6 +82,7 @@ class Container:
             if time.monotonic() > deadline:
                 give_up(f"the container does not start: {log.read_text(errors='replace')[-600:]}")
             time.sleep(0.02)
+        self.run(["/bin/sh", "-c", _SHOW_MEMORY_GROUP])
 
     def stop(self) -> None:
         """Kill everything inside."""
@@ -92,6 +98,16 @@ class Container:
         """Undo `freeze`."""
         self._lxc("unfreeze")
 
+    def limit_memory(self, num_bytes: int | None) -> None:
+        """As `pct set ID --memory` does on a running container; whoever is beyond it is killed."""
+        none = "max" if _CGROUP_2 else str(1 << 62)
+        key = "memory.max" if _CGROUP_2 else "memory.limit_in_bytes"
+        self._lxc("cgroup", key, none if num_bytes is None else str(num_bytes))
+
+    def memory(self) -> int:
+        """Bytes in use by everything inside."""
+        return int(self._lxc("cgroup", "memory.current" if _CGROUP_2 else "memory.usage_in_bytes"))
+
     def state(self) -> str:
         """`RUNNING`, `STOPPED`, `FROZEN`."""
         return self._lxc("info", "-sH", check=False).strip()
@@ -104,6 +120,7 @@ class Container:
             self._spawned.pop().end()
         if self.state() != "RUNNING":
             self.start()
+        self.limit_memory(None)
 
     def remove(self) -> None:
         """Stop it and leave nothing behind."""

@@ -50,6 +50,27 @@ def test_kills_of_the_whole_machine():
     assert parse_vmstat_oom("nr_free 1\n") is None
 
 
+def groups(tmp_path, pid):
+    return parse_cgroup((tmp_path / "proc" / str(pid) / "cgroup").read_text())
+
+
+def test_the_counters_of_a_process_that_is_gone_are_those_of_its_own_cgroup(tmp_path):
+    job, root = tmp_path / "cgroup" / "job", tmp_path / "cgroup"
+    (tmp_path / "proc" / "7").mkdir(parents=True)
+    (tmp_path / "proc" / "7" / "cgroup").write_text("0::/job\n")
+    (tmp_path / "proc" / "vmstat").write_text("oom_kill 40\n")
+    job.mkdir(parents=True)
+    for group, kills in ((job, 0), (root, 30)):
+        (group / "memory.current").write_text("1000\n")
+        (group / "memory.events").write_text(f"oom_kill {kills}\n")
+    reader = HostReader(str(tmp_path / "proc"), str(root))
+    assert reader.read(7)["oom_kills"] == 0
+    (job / "memory.events").write_text("oom_kill 1\n")
+    (tmp_path / "proc" / "7" / "cgroup").unlink()
+    gone = reader.read(7)
+    assert (gone["oom_kills"], gone["machine_oom_kills"]) == (1, 40)
+
+
 def test_a_version_2_cgroup_tells_use_limit_kills_and_throttling(tmp_path):
     group = tmp_path / "cgroup" / "job"
     group.mkdir(parents=True)
@@ -59,7 +80,7 @@ def test_a_version_2_cgroup_tells_use_limit_kills_and_throttling(tmp_path):
     (group / "cpu.stat").write_text("usage_usec 1\nthrottled_usec 2500000\n")
     (tmp_path / "proc" / "7").mkdir(parents=True)
     (tmp_path / "proc" / "7" / "cgroup").write_text("0::/job\n")
-    assert read_cgroup(str(tmp_path / "proc"), str(tmp_path / "cgroup"), 7) == {
+    assert read_cgroup(str(tmp_path / "cgroup"), groups(tmp_path, 7)) == {
         "cgroup_memory_bytes": 1000,
         "cgroup_memory_limit_bytes": None,
         "oom_kills": 1,
@@ -75,7 +96,7 @@ def test_a_version_1_cgroup_without_a_limit_has_none(tmp_path):
     (group / "memory.oom_control").write_text("oom_kill_disable 0\noom_kill 3\n")
     (tmp_path / "proc" / "7").mkdir(parents=True)
     (tmp_path / "proc" / "7" / "cgroup").write_text("4:memory:/hidden/by/the/namespace\n0::/\n")
-    found = read_cgroup(str(tmp_path / "proc"), str(tmp_path / "cgroup"), 7)
+    found = read_cgroup(str(tmp_path / "cgroup"), groups(tmp_path, 7))
     assert found["cgroup_memory_bytes"] == 1000
     assert found["cgroup_memory_limit_bytes"] is None
     assert found["oom_kills"] == 3

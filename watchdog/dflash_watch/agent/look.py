@@ -75,9 +75,7 @@ class Look:
         threads = self._guard(gaps, "threads", lambda: self._read_threads(pids, now_s, gaps))
         if threads is not None:
             frame["threads"] = threads
-        host = self._guard(
-            gaps, "host", lambda: self._host.read(self.run.root_pid if pids else None)
-        )
+        host = self._guard(gaps, "host", lambda: self._host.read(self.run.root_pid))
         self._guard(gaps, "kernel", lambda: self._add_kernel(frame, gaps, now_s))
         if files is None:
             files = self._files.collect(now_s, COLLECT_WAIT_S)

@@ -172,6 +172,7 @@ def _host(host: HostSample) -> list[str]:
         (
             f"cgroup memory {data_size(host.cgroup_memory_bytes)}"
             f" of {data_size(host.cgroup_memory_limit_bytes)}, oom kills {count(host.oom_kills)}"
+            f" (whole machine: {count(host.machine_oom_kills)})"
         ),
     ]
     lines += [

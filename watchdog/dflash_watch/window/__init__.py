@@ -13,6 +13,7 @@ from dflash_watch.frame import Frame, Gap, Hello, LinkChange, Record, StackSampl
 from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
 from dflash_watch.readers.signatures import Matcher
 from dflash_watch.window.gpus import Gpus
+from dflash_watch.window.kills import Kills
 from dflash_watch.window.logs import FeedFactory, Logs
 from dflash_watch.window.samples import Samples
 from dflash_watch.window.sight import Sight
@@ -53,8 +54,7 @@ class Window:
         self.answered: set[str] = set()
         """Sources that have answered at least once."""
         self.kernel: list[str] = []
-        self.first_oom_kills: int | None = None
-        """The host's counter at the first look."""
+        self.kills = Kills()
 
     def take(self, record: Record) -> bool:
         """Take one record; False when it was seen already and changes nothing."""
@@ -101,8 +101,7 @@ class Window:
         self.gpus.take(frame.gpus, frame.t)
         self.kernel.extend(frame.kernel or ())
         del self.kernel[:-50]
-        if frame.host is not None and self.first_oom_kills is None:
-            self.first_oom_kills = frame.host.oom_kills
+        self.kills.take(frame.t, frame.host, is_gone=self.is_gone())
         self._take_gaps(frame)
         return True
 

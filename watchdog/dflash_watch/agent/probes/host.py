@@ -19,6 +19,7 @@ class HostReader:
     def __init__(self, root: str, cgroup_root: str = "/sys/fs/cgroup") -> None:
         self._root, self._cgroup_root = root, cgroup_root
         self._cpu: Optional[Tuple[int, int]] = None
+        self._groups: Tuple[Optional[int], Dict[str, str]] = (None, {})
         self._hostname = os.uname().nodename
 
     def read(self, pid: Optional[int]) -> Dict[str, Any]:
@@ -37,10 +38,16 @@ class HostReader:
             "memory_total_bytes": memory.get("MemTotal"),
             "memory_available_bytes": memory.get("MemAvailable"),
         }
-        sample.update(read_cgroup(self._root, self._cgroup_root, pid or os.getpid()))
-        if sample.get("oom_kills") is None:
-            sample["oom_kills"] = parse_vmstat_oom(proc.read_text(self._root + "/vmstat") or "")
+        sample.update(read_cgroup(self._cgroup_root, self._groups_of(pid or os.getpid())))
+        sample["machine_oom_kills"] = parse_vmstat_oom(proc.read_text(self._root + "/vmstat") or "")
         return {key: value for key, value in sample.items() if value is not None}
+
+    def _groups_of(self, pid: int) -> Dict[str, str]:
+        """Its cgroups, those it was in when it is gone: their counters say why it went."""
+        text = proc.read_text(f"{self._root}/{pid}/cgroup", 8192)
+        if text or self._groups[0] != pid:
+            self._groups = (pid, parse_cgroup(text or ""))
+        return self._groups[1]
 
     def _busy_ratio(self) -> Optional[float]:
         counters = parse_cpu(proc.read_text(self._root + "/stat", proc.SHORT) or "")
@@ -88,9 +95,8 @@ def parse_cgroup(text: str) -> Dict[str, str]:
     return paths
 
 
-def read_cgroup(root: str, cgroup_root: str, pid: int) -> Dict[str, Any]:
-    """Memory use, limit, kills and CPU throttling of a process's cgroup, version 2 or 1."""
-    paths = parse_cgroup(proc.read_text(f"{root}/{pid}/cgroup", 8192) or "")
+def read_cgroup(cgroup_root: str, paths: Dict[str, str]) -> Dict[str, Any]:
+    """Memory use, limit, kills and CPU throttling of these cgroups, version 2 or 1."""
     values: Dict[str, Any] = {}
     unified = _below(cgroup_root, paths.get("", "/"), "memory.current")
     if unified is not None:
