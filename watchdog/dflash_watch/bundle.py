@@ -19,15 +19,15 @@ import msgspec
 
 from dflash_watch.capture import INCIDENT_WINDOW, CaptureWriter
 from dflash_watch.frame import (
-    CaptureHeader,
     Hello,
     Record,
     StackSample,
-    parse_record,
     render_record,
 )
+from dflash_watch.masking import mask_record
 from dflash_watch.model import Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
+from dflash_watch.readers.lines import escaped, printable_lines
 from dflash_watch.redact import redact, redact_tree
 from dflash_watch.render.jsonl import snapshot_object
 from dflash_watch.render.report import render_report
@@ -129,22 +129,22 @@ class IncidentWriter:
         incident: Incident,
         records: Sequence[Record],
     ) -> None:
-        cleaned = fit(mask_records(records), FOLDER_BYTES)
+        cleaned = fit([mask_record(one) for one in records], FOLDER_BYTES)
         frames, samples = frames_of(cleaned), stacks_of(incident, cleaned)
         told = {**snapshot_object(snapshot), "incident": str(path)}
-        put(made / "verdict.json", msgspec.json.format(msgspec.json.encode(redact_tree(told))))
+        put_json(made / "verdict.json", msgspec.json.encode(redact_tree(told)))
         playbook = self._playbooks.get(incident.failure)
         told_stacks = tracebacks_of(frames)
         report = render_report(snapshot, incident, samples, playbook, self._options, told_stacks)
-        put(made / "report.md", redact(report).encode())
+        put_text(made / "report.md", report)
         ticks_per_s = next((one.ticks_per_s for one in cleaned if isinstance(one, Hello)), 100)
         put_stacks(made, samples, ticks_per_s)
         if told_stacks and not samples:
-            put(made / "stacks-1.txt", render_tracebacks(told_stacks).encode())
-        put(made / "log-tail.txt", log_tail(frames).encode())
-        put(made / "gpus.csv", gpus_csv(frames).encode())
-        put(made / "processes.txt", processes_text(frames, ticks_per_s).encode())
-        put(made / "host.txt", host_text(frames).encode())
+            put_text(made / "stacks-1.txt", render_tracebacks(told_stacks))
+        put_text(made / "log-tail.txt", log_tail(frames))
+        put_text(made / "gpus.csv", gpus_csv(frames))
+        put_text(made / "processes.txt", processes_text(frames, ticks_per_s))
+        put_text(made / "host.txt", host_text(frames))
         window = CaptureWriter(made / INCIDENT_WINDOW, self._options, _first_t(cleaned, snapshot))
         for record in cleaned:
             window.write(record)
@@ -154,11 +154,11 @@ class IncidentWriter:
 def put_stacks(made: Path, samples: Sequence[StackSample], ticks_per_s: int) -> None:
     """`stacks-N.txt` and `stacks-N.json` for each sample, `stacks.diff.txt` for two or more."""
     for number, sample in enumerate(samples, 1):
-        put(made / f"stacks-{number}.txt", f"{render_sample(sample)}\n".encode())
-        put(made / f"stacks-{number}.json", msgspec.json.format(render_record(sample)))
+        put_text(made / f"stacks-{number}.txt", f"{render_sample(sample)}\n")
+        put_json(made / f"stacks-{number}.json", render_record(sample))
     readable = [sample for sample in samples if sample.threads]
     if len(readable) > 1:
-        put(made / "stacks.diff.txt", f"{render_diff(readable, ticks_per_s)}\n".encode())
+        put_text(made / "stacks.diff.txt", f"{render_diff(readable, ticks_per_s)}\n")
 
 
 def render_tracebacks(told: Sequence[tuple[str, str]]) -> str:
@@ -176,17 +176,6 @@ def stacks_of(incident: Incident, records: Sequence[Record]) -> list[StackSample
     return sorted(newest.values(), key=lambda one: one.t)
 
 
-def mask_records(records: Sequence[Record]) -> list[Record]:
-    """The records with secrets masked in every text they carry."""
-    cleaned = []
-    for record in records:
-        tree = redact_tree(msgspec.json.decode(render_record(record)))
-        again = parse_record(msgspec.json.encode(tree))
-        if not isinstance(again, CaptureHeader):
-            cleaned.append(again)
-    return cleaned
-
-
 def fit(records: Sequence[Record], limit_bytes: int) -> list[Record]:
     """The newest records that fit; the greeting and all stack samples stay."""
     kept: list[Record] = []
@@ -196,6 +185,16 @@ def fit(records: Sequence[Record], limit_bytes: int) -> list[Record]:
         if size <= limit_bytes or isinstance(record, StackSample) or record is records[0]:
             kept.append(record)
     return kept[::-1]
+
+
+def put_text(path: Path, text: str) -> None:
+    """Write text that may be shown on any terminal and holds no secret that is recognised."""
+    put(path, printable_lines(redact(text)).encode())
+
+
+def put_json(path: Path, content: bytes) -> None:
+    """Write JSON, indented, that may be shown on any terminal."""
+    put(path, escaped(msgspec.json.format(content).decode()).encode())
 
 
 def put(path: Path, content: bytes) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from dflash_watch.actions import Actions
 from dflash_watch.clock import Clock
 from dflash_watch.frame import Frame, LinkChange, Record, StackSample, Tick
+from dflash_watch.masking import mask_record
 from dflash_watch.model import Snapshot, StackRequest, Verdict
 
 POLL_S = 0.2
@@ -122,7 +123,8 @@ class Live:
             self._obey(stop)
 
     def advance(self, record: Record) -> Snapshot:
-        """Take one record all the way to the sinks."""
+        """Take one record all the way to the sinks; no secret in it goes any further."""
+        record = mask_record(record)
         if isinstance(record, Frame):
             self.frame = record
             self.frames += 1

@@ -23,6 +23,8 @@ from hypothesis import strategies as st
         (["hf_abcdefghijklmnopqrstuv"], [MASK]),
         (["x=sk-abcdefghijklmnopqrstuvwxyz"], ["x=" + MASK]),
         (["ghp_abcdefghijklmnopqrstuvwxyz0123"], [MASK]),
+        (["-H", "Authorization: Bearer Zq9AbC123456"], ["-H", f"Authorization: {MASK} {MASK}"]),
+        (["-H", "X-Auth: Basic dXNlcjpwYXNz"], ["-H", f"X-Auth: {MASK} {MASK}"]),
         (["sh", "-c", "TOKEN=abc python x.py"], ["sh", "-c", f"TOKEN={MASK} python x.py"]),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from dflash_watch.bundle import IncidentWriter, fit, prune
 from dflash_watch.capture import open_capture
 from dflash_watch.engine import Engine
-from dflash_watch.frame import StackSample
+from dflash_watch.frame import Frame, Record, StackSample
 from dflash_watch.model import RunOptions, Snapshot
 from dflash_watch.playbooks import load_playbooks
 from watch.render.made import SECRET, T0, deadlocked, frame, records, stacks
@@ -63,6 +63,38 @@ def test_no_secret_is_in_any_file(tmp_path: Path) -> None:
         content = one.read_bytes()
         text = gzip.decompress(content) if one.suffix == ".gz" else content
         assert SECRET.encode() not in text, one.name
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202ename"
+
+
+def hostile_records() -> list[Record]:
+    """The deadlocked run, with escape codes in every name that a run gives itself."""
+    changed: list[Record] = []
+    for record in records():
+        if isinstance(record, StackSample):
+            threads = [msgspec.structs.replace(one, name=HOSTILE) for one in record.threads]
+            record = msgspec.structs.replace(record, threads=tuple(threads), raw=HOSTILE)  # noqa: PLW2901 - the same one, renamed
+        elif isinstance(record, Frame):
+            processes = [
+                msgspec.structs.replace(one, comm=HOSTILE, cmd=HOSTILE)
+                for one in record.processes or ()
+            ]
+            logs = [msgspec.structs.replace(one, path=HOSTILE) for one in record.logs or ()]
+            record = msgspec.structs.replace(record, processes=tuple(processes), logs=tuple(logs))  # noqa: PLW2901
+        changed.append(record)
+    return changed
+
+
+def test_no_escape_code_of_the_run_is_in_any_file(tmp_path: Path) -> None:
+    snapshot = deadlocked(subject=HOSTILE, run=HOSTILE, explains=(HOSTILE,), summary=HOSTILE)
+    path = writer(tmp_path).write(snapshot, hostile_records())
+    assert path is not None
+    assert "name" in (path / "stacks-1.txt").read_text()
+    for one in path.iterdir():
+        if one.suffix != ".gz":
+            left = one.read_text(encoding="utf-8").replace("\n", "").replace("\u2009", " ")
+            assert left.isprintable(), one.name
 
 
 def test_the_window_is_replayed_by_the_engine(tmp_path: Path) -> None:

@@ -31,6 +31,16 @@ def test_text_that_a_new_agent_reads_again_is_not_taken_twice():
     assert list(made.logs.main().lines) == ["step 1", "step 2", "step 3"]
 
 
+def test_masked_or_undecodable_text_is_counted_as_it_lies_in_the_file():
+    first = log("step 1 ***\n\ufffd\ufffd\n", offset=0, inode=4, text_bytes=30)
+    again = log("step 1 ***\n\ufffd\ufffd\nstep 2\n", offset=0, inode=4, text_bytes=37)
+    after = log("step 3\n", offset=37, inode=4, text_bytes=7)
+    made = window(
+        *frames(1, logs=first), *frames(1, start=1, logs=again), *frames(1, start=2, logs=after)
+    )
+    assert list(made.logs.main().lines) == ["step 1 ***", "\ufffd\ufffd", "step 2", "step 3"]
+
+
 def test_another_file_at_the_same_offset_is_taken():
     first, other = log("a\n", offset=0, inode=4), log("b\n", offset=0, inode=5)
     made = window(*frames(1, logs=first), *frames(1, start=1, logs=other))

@@ -4,7 +4,17 @@ import threading
 
 import msgspec
 from dflash_watch.actions import Actions, Journal
-from dflash_watch.frame import Frame, LinkChange, RunSample, StackSample, Tick
+from dflash_watch.frame import (
+    Frame,
+    LinkChange,
+    LogSample,
+    ProcessSample,
+    RunSample,
+    StackSample,
+    ThreadStack,
+    Tick,
+    render_record,
+)
 from dflash_watch.live import Live, is_over
 from dflash_watch.model import (
     Board,
@@ -127,6 +137,23 @@ def test_a_recording_holds_exactly_what_the_engine_saw_ticks_too():
     _, shown, recorded, _ = play([frame(), *[None] * 6, frame(2)], engine)
     assert recorded == engine.records
     assert len(shown) == len(recorded)
+
+
+def test_no_secret_in_a_record_gets_past_the_loop():
+    secret = "hf_AbCdEfGhIjKlMnOpQrStUv0123"
+    log = LogSample(path="t.log", via="fd 1", offset=0, text=f"step=1 password={secret}x\n")
+    process = ProcessSample(
+        pid=7, ppid=1, start_ticks=1, age_s=1.0, state="S", comm="python", cmd=f"--token {secret}"
+    )  # fmt: skip
+    thread = ThreadStack(tid=8, name=f"upload {secret}")
+    said = msgspec.structs.replace(frame(), logs=(log,), processes=(process,))
+    sample = StackSample(t=2.0, pid=7, label="A", tool="py-spy", threads=(thread,), raw=secret)
+    engine, keeper = Echo(), Memory()
+    _, _, recorded, _ = play([said, sample], engine, keeper=keeper)
+    for seen in (engine.records, recorded, keeper.seen):
+        assert len(seen) == 2
+        assert secret.encode() not in b"".join(render_record(one) for one in seen)
+    assert engine.records[0].logs[0].text == "step=1 password=***\n"
 
 
 def test_a_snapshot_says_when_its_newest_frame_arrived_here():

@@ -60,6 +60,7 @@ class Cursor:
         return {
             "offset": start,
             "text": data.decode("utf-8", "replace"),
+            "text_bytes": len(data),
             "skipped_bytes": skipped,
             "truncated": truncated,
             "newlines": data.count(b"\n"),

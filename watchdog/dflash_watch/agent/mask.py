@@ -20,10 +20,11 @@ _SHAPES = re.compile(
     r"|AKIA[0-9A-Z]{12,}|xox[abprs]-[\w\-]{8,}|glpat-[\w\-]{12,}|eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"
     r"|wandb_v1_\w{16,}|[0-9a-f]{40})\b"
 )
+_SCHEME = re.compile(r"\b(bearer|basic|negotiate|digest)\s+[\w.~+/=\-]{8,}", re.IGNORECASE)
 # Words that hold one of the names above and are no secret: sizes and files of a tokenizer, mostly.
 _HARMLESS = re.compile(
     r"tokens?[-_.](?:per|ids?|count|total|len|length|size|budget)|num[-_]?.*tokens?|max[-_]?.*tokens|tokeniz"
-    r"|tokens?[-_]s|(?:eos|bos|pad|mask|unk)[-_]token|author",
+    r"|tokens?[-_]s|(?:eos|bos|pad|mask|unk)[-_]token|author(?!ization)",
     re.IGNORECASE,
 )
 
@@ -51,7 +52,7 @@ def _mask_word(word: str) -> str:
     plain = not re.search(r"\s", word) and "://" not in (assigned.group(1) if assigned else "")
     if assigned and plain and not _HARMLESS.search(assigned.group(1)):
         return assigned.group(1) + MASK
-    word = _URL.sub(r"\1" + MASK + "@", word)
+    word = _SCHEME.sub(r"\1 " + MASK, _URL.sub(r"\1" + MASK + "@", word))
     if " " in word or "\n" in word or "&" in word:
         word = _INSIDE.sub(_hide_value, word)
     return _SHAPES.sub(MASK, word)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +13,11 @@ from types import FrameType
 
 import platformdirs
 
+from dflash_watch.readers.lines import printable_lines
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STDOUT = 1
+_COLOUR = re.compile(r"(\x1b\[[0-9;]{0,16}m)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +66,22 @@ def interrupt_on_signals() -> None:
             signal.signal(number, interrupt)
 
 
-def write_line(line: str) -> None:
+def write_line(line: str, *, has_colour: bool = False) -> None:
     """A line on standard output, all of it, past Python's buffer.
 
-    Nothing waits in a buffer, so that a terminal that stopped reading cannot hold up the exit.
+    The last gate before a terminal: whatever a run called itself or printed, no escape code of it
+    passes. Nothing waits in a buffer: a terminal that stopped reading cannot hold up the exit.
+
+    Args:
+        line: may hold line ends.
+        has_colour: colours of ours stay in it.
 
     Raises:
         OSError: the reader is gone.
     """
+    parts = _COLOUR.split(line) if has_colour else [line]  # every second part is a colour
+    parts[::2] = [printable_lines(part) for part in parts[::2]]
+    line = "".join(parts)
     rest = memoryview((line + "\n").encode("utf-8", "replace"))
     while rest:
         rest = rest[os.write(STDOUT, rest) :]

@@ -11,7 +11,9 @@ from dflash_watch.commands.request import build_request
 from dflash_watch.commands.values import parse_number
 from dflash_watch.errors import EXIT_OK, EXIT_UNKNOWN, LinkError, WatchError
 from dflash_watch.frame import Frame, LinkChange, Record, StackSample, render_record
+from dflash_watch.masking import mask_record
 from dflash_watch.model import StackRequest
+from dflash_watch.readers.lines import escaped
 from dflash_watch.render.stacktext import render_dump
 from dflash_watch.session import Session
 
@@ -94,7 +96,7 @@ def run(given: Namespace, _context: Context) -> int:
             samples += dump.take(pids, str(number))
     finally:
         session.close()
-    show(frame, samples, as_json=given.json)
+    show(mask_record(frame), [mask_record(one) for one in samples], as_json=given.json)
     return EXIT_OK if any(sample.error is None for sample in samples) else EXIT_UNKNOWN
 
 
@@ -111,6 +113,6 @@ def show(frame: Frame, samples: list[StackSample], *, as_json: bool) -> None:
     """The samples on standard output, as JSON lines or as text with their reading."""
     if as_json:
         for sample in samples:
-            write_line(render_record(sample).decode())
+            write_line(escaped(render_record(sample).decode()))
         return
     write_line(render_dump(frame, samples))

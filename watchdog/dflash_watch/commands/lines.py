@@ -20,10 +20,17 @@ class LineSink:
     Args:
         render: the lines a snapshot is worth, often none.
         stop: set when the reader is gone: nobody looks any more.
+        has_colour: the lines are coloured by `render`.
     """
 
-    def __init__(self, render: Callable[[Snapshot], Iterable[str]], stop: threading.Event) -> None:
-        self._render, self._stop = render, stop
+    def __init__(
+        self,
+        render: Callable[[Snapshot], Iterable[str]],
+        stop: threading.Event,
+        *,
+        has_colour: bool = False,
+    ) -> None:
+        self._render, self._stop, self._has_colour = render, stop, has_colour
         self._told = 0
         self._outlet: Outlet[str] = Outlet(
             "lines", self._write, capacity=LINES_THAT_MAY_WAIT, on_end=self._end
@@ -43,7 +50,7 @@ class LineSink:
         if left_out > self._told:
             logger.warning("%d lines left out: output was not read", left_out - self._told)
             self._told = left_out
-        write_line(line)
+        write_line(line, has_colour=self._has_colour)
 
     def _end(self, error: Exception) -> None:
         if not isinstance(error, BrokenPipeError):

@@ -43,10 +43,11 @@ def attach_sink(
         JsonLines().lines if given.json else PlainLines(is_coloured=context.has_colour).lines
     )
     render = after_first_word(render)
+    has_colour = context.has_colour and not given.json
     if lossless:
-        live.attach(lambda snapshot: write_all(render(snapshot)))
+        live.attach(lambda snapshot: write_all(render(snapshot), has_colour=has_colour))
         return lambda _timeout_s: None
-    lines = LineSink(render, stop)
+    lines = LineSink(render, stop, has_colour=has_colour)
     live.attach(lines)
     return lines.close
 
@@ -61,11 +62,11 @@ def after_first_word(render: Render) -> Render:
     return lines
 
 
-def write_all(lines: Iterable[str]) -> None:
+def write_all(lines: Iterable[str], *, has_colour: bool) -> None:
     """All of them, however long the reader takes.
 
     Raises:
         OSError: the reader is gone.
     """
     for line in lines:
-        write_line(line)
+        write_line(line, has_colour=has_colour)

@@ -45,6 +45,28 @@ def printable(text: str) -> str:
     )
 
 
+def printable_lines(text: str) -> str:
+    """The text with each of its lines printable; its line ends stay."""
+    if text.isprintable():
+        return text
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def escaped(json_text: str) -> str:
+    """JSON in which every character that is not printable is written as an escape.
+
+    JSON escapes only the oldest control characters; a terminal also obeys U+009B and its like.
+    """
+    if json_text.isprintable():
+        return json_text
+    return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in json_text)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+
 class LineSplitter:
     """Lines out of pieces.
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from dflash_watch.model import Snapshot
+from dflash_watch.readers.lines import escaped
 
 SCHEMA = 1
 HEARTBEAT_S = 60.0
@@ -45,7 +46,7 @@ def snapshot_object(snapshot: Snapshot) -> dict[str, Any]:
 
 def render_json(snapshot: Snapshot) -> str:
     """One line of JSON; numbers that are not finite become null."""
-    return msgspec.json.encode(snapshot_object(snapshot)).decode()
+    return escaped(msgspec.json.encode(snapshot_object(snapshot)).decode())
 
 
 class JsonLines:

@@ -91,14 +91,16 @@ class LogTrack:
         if sample.offset is None or not sample.text:
             return sample
         raw = sample.text.encode()
+        # What was masked, or decoded with replacement, is not as long as it was in the file.
+        size = len(raw) if sample.text_bytes is None else sample.text_bytes
         inode, consumed = self.consumed
         again = 0
         if inode == sample.inode and not sample.truncated:
-            again = min(max(consumed - sample.offset, 0), len(raw))
-        self.consumed = (sample.inode, sample.offset + len(raw))
+            again = min(max(consumed - sample.offset, 0), size)
+        self.consumed = (sample.inode, sample.offset + size)
         if not again:
             return sample
-        text = raw[again:].decode(errors="replace")
+        text = raw[max(len(raw) - (size - again), 0) :].decode(errors="replace")
         return msgspec.structs.replace(sample, text=text, offset=sample.offset + again)
 
     def _note(self, fact: f.LogFact) -> None:
