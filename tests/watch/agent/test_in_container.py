@@ -90,6 +90,18 @@ def test_a_log_is_found_and_read_inside(agent: Start, container, inside):
     assert found["path_state"] == "same"
 
 
+def test_output_to_a_file_of_the_host_is_read_and_not_called_moved(
+    agent: Start, container, inside, tmp_path
+):
+    (tmp_path / "out").write_text("step 1\n")  # opened by who entered the container
+    assert container.run(["test", "-e", str(tmp_path / "out")]).returncode == 1
+    run = agent({"pid": inside.pid}, prefix=prefix(container))
+    found = next(each for each in run.frame()["logs"] if each["via"] == "fd 1")
+    assert found["text"] == "step 1\n"
+    assert found.get("path_state", "same") == "same"
+    assert "watched_path" not in found
+
+
 def test_a_driver_inside_gives_process_numbers_of_the_container(
     agent: Start, container, inside, fake_nvml_build
 ):

@@ -129,9 +129,15 @@ class LogReader:
         now_wall_s: float,
     ) -> Dict[str, Any]:
         deleted = there.st_nlink == 0
-        first_path = self._first_path.setdefault(key, source.path)
+        if key not in self._first_path:
+            # A path of another mount namespace names nothing here, or another file.
+            seen = _same_file(visible(self._root, source.pid, source.path), there)
+            self._first_path[key] = source.path if seen else ""
+        first_path = self._first_path[key]
         mine = watched if watched and _same_file(watched, there) else None
-        expected = mine or (first_path if first_path != source.path or deleted else None)
+        is_left = first_path and (first_path != source.path or deleted)
+        expected = mine or (first_path if is_left else None)
+        compared = expected or first_path
         facts: Dict[str, Any] = {
             "inode": there.st_ino,
             "size_bytes": there.st_size,
@@ -141,7 +147,7 @@ class LogReader:
             "deleted": deleted,
             "watched_path": expected,
             "path_state": path_state(
-                visible(self._root, source.pid, expected or first_path),
+                visible(self._root, source.pid, compared) if compared else None,
                 there,
                 source.path,
                 deleted=deleted,
