@@ -17,7 +17,7 @@ from dflash_train import streams, tiny
 from dflash_train.config import Config
 from dflash_train.data import BatchSource
 from dflash_train.drafter import Drafter, qwen3_config
-from dflash_train.targets import bound_kernels
+from dflash_train.gated_delta import bound_kernels
 
 logger = logging.getLogger(__name__)
 

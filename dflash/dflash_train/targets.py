@@ -6,20 +6,13 @@ Letters: B rows, T tokens, D hidden, F = layers * D.
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from dflash_train.errors import DflashError
-
-GATED_DELTA_FUNCTIONS = (
-    "causal_conv1d_fn",
-    "torch_chunk_gated_delta_rule",
-    "torch_recurrent_gated_delta_rule",
-)
 
 
 class FeatureTarget:
@@ -74,30 +67,3 @@ def check_features(features_BTF: Tensor, attention_BT: Tensor) -> None:
         raise DflashError("target features: all zero, expected hidden states")
     if float(real.std(dim=0).max()) == 0.0:
         raise DflashError("target features: equal at every token, expected hidden states")
-
-
-def bound_kernels(model: nn.Module) -> dict[str, str]:
-    """Which implementation each Gated DeltaNet function really runs.
-
-    Returns:
-        Function name to `package.module` of what is bound, or `reference`; empty for a target
-        without linear-attention layers.
-    """
-    layers = [module for module in model.modules() if type(module).__name__.endswith("DeltaNet")]
-    if not layers:
-        return {}
-    module = inspect.getmodule(type(layers[0]))
-    found: dict[str, str] = {}
-    for name in GATED_DELTA_FUNCTIONS:
-        function = getattr(module, name, None)
-        if function is None:
-            continue
-        cells = inspect.getclosurevars(function).nonlocals
-        found[name] = _origin(cells, module.__name__ if module else "")
-    return found
-
-
-def _origin(cells: Mapping[str, object], reference: str) -> str:
-    implementation = cells.get("implementation")
-    origin = getattr(implementation, "__module__", None)
-    return "reference" if origin in (None, reference) else str(origin)

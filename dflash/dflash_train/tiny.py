@@ -16,6 +16,7 @@ from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 from dflash_train import streams
 from dflash_train.config import Config
 from dflash_train.data import Document
+from dflash_train.gated_delta import use_reference_on_cpu
 
 PAD, START, END, MASK, SEPARATOR, FIRST_RULE = 0, 1, 2, 3, 4, 5
 
@@ -80,7 +81,9 @@ def build_target(config: Config) -> Qwen3_5ForCausalLM:
     """The tiny target with weights from the seed; nothing else's randomness is touched."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(streams.generator(config.seed, "target").initial_seed())
-        return Qwen3_5ForCausalLM(target_config(config)).float()
+        model = Qwen3_5ForCausalLM(target_config(config)).float()
+    use_reference_on_cpu(model)
+    return model
 
 
 def teach_target(

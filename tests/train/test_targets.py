@@ -7,7 +7,7 @@ import torch
 from dflash_train import tiny
 from dflash_train.config import Config
 from dflash_train.errors import DflashError
-from dflash_train.targets import FeatureTarget, bound_kernels, check_features
+from dflash_train.targets import FeatureTarget, check_features
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +56,3 @@ def test_the_target_is_frozen_and_its_features_can_be_trained_with(model):
 def test_features_that_cannot_teach_are_refused(features, said):
     with pytest.raises(DflashError, match=said):
         check_features(features, torch.ones(1, 4))
-
-
-def test_what_each_kernel_is_bound_to_is_said(model):
-    assert set(bound_kernels(model)) == {
-        "causal_conv1d_fn",
-        "torch_chunk_gated_delta_rule",
-        "torch_recurrent_gated_delta_rule",
-    }
-    assert bound_kernels(torch.nn.Linear(2, 2)) == {}
