@@ -154,6 +154,20 @@ def test_sigkill_is_a_crash_without_stacks():
     assert "not there" in run.last.incident.stacks_missing
 
 
+def test_a_run_that_wrote_its_own_error_is_not_said_to_have_died_without_a_word():
+    run = Timeline.training()
+    run.freeze()
+    run.event("exit", code=1, reason="failed", message="ValueError: cpu tensor?")
+    run.go(2)
+    first = (run.last.verdict, run.last.failure, run.last.summary)
+    run.process = "gone"
+    run.go(10)
+    assert first[:2] == ("crashed", "main-process-died")
+    assert "ValueError: cpu tensor?" in run.last.summary
+    assert (run.last.verdict, run.last.failure, run.last.summary) == first
+    assert len(run.incidents()) == 1
+
+
 def test_a_kill_by_the_cgroup_is_told_as_cause():
     run = Timeline.training()
     run.freeze()
