@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ CASES = (
     Case("tiny, another seed", (*WHOLE, "seed=7")),
     Case("tiny, no pre-training", (STEPS_100,)),
     Case("tiny, longer pre-training", (*WHOLE, "target.pretrain_steps=150")),
-    Case("tiny, queue of one", (STEPS_100, "pipeline.queue_capacity=1")),
+    Case("tiny, shortest queue", (STEPS_100, "pipeline.queue_capacity=2")),
     Case("tiny, checkpoint every 10 steps", (STEPS_100, "checkpoint.every_steps=10")),
     Case("tiny, a line every 50 steps", ("optim.steps=150", "report.every_steps=50")),
     Case("tiny, slow steps", ("optim.steps=30", "optim.accumulation=8")),
@@ -149,7 +149,7 @@ def run_all(place: Proxmox, folder: Path, cases: Sequence[Case], at_once: int) -
         load = busy_cores() if is_busy and chosen else contextlib.nullcontext()
         with load, ThreadPoolExecutor(at_once) as pool:
             looks = [pool.submit(look, place, folder / f"case-{i}", case) for i, case in chosen]
-            for one in looks:
+            for one in as_completed(looks):
                 results.append(one.result())
                 show(results[-1])
     return results

@@ -80,6 +80,45 @@ def test_silence_becomes_a_gap_with_state_and_kernel_function(make):
     assert "the source: no answer for 1 s, the call is in state S in " in gap["reason"]
 
 
+def spin_until(path: Path) -> dict:
+    while not path.exists():
+        sum(range(2000))
+    return {"seen": True}
+
+
+def test_a_child_that_waits_for_a_core_is_not_taken_for_a_call_that_hangs(make, tmp_path):
+    core = min(os.sched_getaffinity(0))
+    rival = os.fork()
+    if rival == 0:
+        os.sched_setaffinity(0, {core})
+        while True:
+            pass
+
+    def serve(_request: dict) -> dict:
+        os.sched_setaffinity(0, {core})
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        return spin_until(tmp_path / "go")
+
+    child = make(serve)
+    try:
+        child.ask({}, 0.0)
+        wait_for(lambda: os.sched_getscheduler(child.pid) == os.SCHED_IDLE)
+        child.collect(2.0, 0.0)
+        assert child.gap(2.0) is None
+        child.collect(100.0, 0.0)
+        assert "no answer for 100 s, the call is in state R" in child.gap(100.0)["reason"]
+    finally:
+        os.kill(rival, signal.SIGKILL)
+        os.waitpid(rival, 0)
+
+
+def test_a_child_that_spins_is_a_call_that_hangs(make, tmp_path):
+    child = make(lambda _request: spin_until(tmp_path / "never"))
+    child.ask({}, 0.0)
+    wait_for(lambda: child.collect(1.0, 0.0) or child.gap(1.0))
+    assert "the call is in state R" in child.gap(1.0)["reason"]
+
+
 def test_a_silent_child_is_killed_once_and_followed_by_one_other(make):
     child = make(lambda _request: time.sleep(60) or {})
     child.ask({}, 0.0)
@@ -103,8 +142,7 @@ def test_the_gap_ends_with_the_next_answer(make, tmp_path):
 
     child = make(serve)
     child.ask({}, 0.0)
-    child.collect(1.0, 0.0)
-    assert child.gap(1.0)
+    wait_for(lambda: child.collect(1.0, 0.0) or child.gap(1.0))
     stuck.unlink()
     assert child.collect(1.1, 10.0) == {"well": True}
     assert child.gap(1.2) is None

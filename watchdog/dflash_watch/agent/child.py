@@ -20,6 +20,10 @@ from dflash_watch.agent.forked import Process, Serve, fork, has_ended
 
 KILL_AFTER_DEADLINES = 3.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
+STARVED_TICKS = proc.TICKS_PER_S
+"""CPU time since the question below which a runnable child has not had its turn: no call hangs."""
+STARVED_DEADLINES = 15.0
+"""For so long at most."""
 
 
 class Child:
@@ -36,6 +40,7 @@ class Child:
         self._process: Optional[Process] = None
         self._buffer = b""
         self._asked_s: Optional[float] = None
+        self._asked_ticks = 0
         self._answered_once = False
         self._killed = False
         self._pause_s = FIRST_PAUSE_S
@@ -77,7 +82,7 @@ class Child:
         except OSError as error:
             self._problem = f"{self._name}: cannot ask: {error}"
             return False
-        self._asked_s = now_s
+        self._asked_s, self._asked_ticks = now_s, self._ticks()
         return True
 
     def collect(self, now_s: float, wait_s: float) -> Optional[Dict[str, Any]]:
@@ -141,7 +146,7 @@ class Child:
             return
         silent_s = now_s - self._asked_s
         deadline_s = self._deadline_s * (1.0 if self._answered_once else 3.0)
-        if silent_s < deadline_s:
+        if silent_s < deadline_s or self._is_starved(silent_s):
             return
         self._silent_since_s = (
             self._asked_s if self._silent_since_s is None else self._silent_since_s
@@ -152,6 +157,17 @@ class Child:
         if silent_s >= deadline_s * KILL_AFTER_DEADLINES and not self._killed:
             self._kill()
         self._reap(now_s)
+
+    def _is_starved(self, silent_s: float) -> bool:
+        """It waits for a core of a busy machine (the agent yields to everybody), not for a call."""
+        stat = proc.read_stat("/proc", self._process.pid) if self._process is not None else None
+        if stat is None or stat.state != "R" or silent_s > STARVED_DEADLINES * self._deadline_s:
+            return False
+        return stat.cpu_ticks - self._asked_ticks < STARVED_TICKS
+
+    def _ticks(self) -> int:
+        stat = proc.read_stat("/proc", self._process.pid) if self._process is not None else None
+        return stat.cpu_ticks if stat is not None else 0
 
     def _reap(self, now_s: float) -> None:
         self._ending = [pid for pid in self._ending if not has_ended(pid)[0]]
