@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import pythons
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENT = ROOT / "watchdog" / "dflash_watch" / "agent"
@@ -79,16 +80,9 @@ def test_what_travels_to_the_other_side_is_syntax_of_old_pythons(version):
         ast.parse(path.read_text(), filename=str(path), feature_version=version)
 
 
-OLD_PYTHONS = [
-    path
-    for path in sorted(Path.home().glob(".pyenv/versions/3.*/bin/python"))
-    if int(path.parts[-3].split(".")[1]) >= 8
-]
-
-
-@pytest.mark.skipif(not OLD_PYTHONS, reason="no Python >= 3.8 under ~/.pyenv/versions")
-@pytest.mark.parametrize("python", OLD_PYTHONS, ids=lambda path: path.parts[-3])
-def test_what_travels_to_the_other_side_compiles_under_the_pythons_found_there(python):
+@pytest.mark.parametrize("version", pythons.VERSIONS)
+def test_what_travels_to_the_other_side_compiles_under_the_pythons_found_there(version):
+    python = pythons.python(version)
     script = "import sys\nfor path in sys.stdin.read().split('\\n'):\n"
     script += "    compile(open(path, encoding='utf-8').read(), path, 'exec')"
     paths = [str(path) for path in [*agent_sources(), *sorted(EVENTS.rglob("*.py"))]]

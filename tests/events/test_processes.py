@@ -8,14 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import pythons
 from dflash_events.beats import BeatPage, remove_dead_pages
 from dflash_events.identity import Identity, is_alive, read_identity
 from dflash_events.reader import EventTail, open_beats, read_manifest
 
 ROOT = Path(__file__).parents[2]
-PYENV = Path.home() / ".pyenv" / "versions"
-OTHERS = sorted(PYENV.glob("3.*/bin/python"))
-OTHERS = [python for python in OTHERS if int(python.parts[-3].split(".")[1]) >= 8]
 
 BEGIN = """
 import os, sys, time, signal, threading
@@ -172,8 +170,8 @@ for step in range(100): writer.event("checkpoint", step=step)
     assert list(shm.iterdir()) == []
 
 
-@pytest.mark.parametrize("python", OTHERS, ids=lambda python: python.parts[-3])
-def test_both_halves_work_on_other_pythons(tmp_path, shm, python):
+@pytest.mark.parametrize("version", pythons.VERSIONS)
+def test_both_halves_work_on_other_pythons(tmp_path, shm, version):
     """The reading half travels to whatever Python the watched machine has."""
     process = program(
         """
@@ -191,7 +189,7 @@ print(json.dumps([page, events]))
 """,
         tmp_path,
         shm,
-        python,
+        pythons.python(version),
     )
     out, _ = finished(process)
     page, events = json.loads(out)

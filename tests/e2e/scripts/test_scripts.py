@@ -10,12 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+import pythons
 
 HERE = Path(__file__).parent
 DEADLINE_S = 60
-PYTHONS = [sys.executable]
-if Path("/usr/bin/python3").exists():
-    PYTHONS.append("/usr/bin/python3")
+PYTHONS = {"ours": lambda: sys.executable, "another": pythons.another}
 
 
 @contextlib.contextmanager
@@ -74,7 +73,7 @@ def silent(log):
     ],
 )
 def test_programs_that_end_by_themselves_end_well(tmp_path, python, name, arguments, says):
-    with running(tmp_path, name, *arguments, python=python) as (process, log):
+    with running(tmp_path, name, *arguments, python=PYTHONS[python]()) as (process, log):
         assert process.wait(DEADLINE_S) == 0, log.read_text()
         assert says in log.read_text()
 

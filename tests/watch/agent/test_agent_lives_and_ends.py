@@ -7,7 +7,6 @@ import fcntl
 import itertools
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -17,34 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import pythons
 from dflash_watch.agent.bundle import build_agent
 from dflash_watch.agent.stub import ENTRY_SCRIPT, EXIT_NO_PYTHON, STUB
 from watch.agent.driving import AgentProcess, typed, wait_for
 
 Start = Callable[..., AgentProcess]
-VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
 
-def pythons() -> list[str]:
-    """Interpreters of this machine, one a version: pyenv's, the system's, our own."""
-    places = [*sorted(Path("/root/.pyenv/versions").glob("*/bin/python")), Path("/usr/bin/python3")]
-    found = {sys.executable: platform.python_version()}
-    for path in places:
-        try:
-            asked = subprocess.run([path, "-V"], check=False, capture_output=True, text=True)
-        except OSError:
-            continue
-        version = asked.stdout.split()[-1] if asked.returncode == 0 and asked.stdout else ""
-        if version.rpartition(".")[0] in VERSIONS and version not in found.values():
-            found[str(path)] = version
-    return list(found)
-
-
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("version", pythons.VERSIONS)
 def test_every_python_from_3_8_says_hello_and_sends_frames_that_parse(
-    python, agent: Start, trainer
+    version, agent: Start, trainer
 ):
-    run = agent({"pid": trainer.pid}, python=python)
+    run = agent({"pid": trainer.pid}, python=pythons.python(version))
     hello = typed(run.until(lambda record: True))
     frame = run.frame(lambda frame: frame["run"]["state"] == "found" and frame["seq"] >= 2)
     assert hello.protocol == 1

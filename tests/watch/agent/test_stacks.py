@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import pythons
 from dflash_watch.agent import stacks
 from watch.agent.driving import AgentProcess, state_of, typed, wait_for
 from watch.agent.test_states import d_state  # noqa: F401 - a fixture
@@ -151,7 +152,7 @@ def test_the_agent_takes_stacks_while_frames_go_on(agent: Start, two_threads):
 
 @needs_py_spy
 def test_a_pushed_tool_is_used_where_there_is_none(agent: Start, program, tmp_path):
-    bare = bare_python(tmp_path)
+    bare = bare_python()
     if bare is None:
         pytest.skip("needs a second Python without py-spy beside it")
     target = program(TWO_THREADS, python=bare, stdout=subprocess.PIPE)
@@ -170,16 +171,12 @@ def test_a_pushed_tool_is_used_where_there_is_none(agent: Start, program, tmp_pa
     assert any(thread.get("name") == "drafter-1" for thread in sample["threads"])
 
 
-def bare_python(_folder: Path) -> str | None:
-    """An interpreter whose folder holds no py-spy."""
-    for path in [
-        *sorted(Path("/root/.pyenv/versions").glob("3.1[123]*/bin/python")),
-        Path("/usr/bin/python3"),
-    ]:
-        if path.exists() and not shutil.which(
-            "py-spy", path=f"{path.parent}:{path.resolve().parent}:/usr/bin:/bin"
-        ):
-            return str(path)
+def bare_python() -> str | None:
+    """An interpreter that py-spy reads and whose folder holds none."""
+    for path, version in pythons.interpreters():
+        places = f"{Path(path).parent}:{Path(path).resolve().parent}:/usr/bin:/bin"
+        if version in ("3.11", "3.12", "3.13") and not shutil.which("py-spy", path=places):
+            return path
     return None
 
 
