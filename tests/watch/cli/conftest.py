@@ -73,6 +73,19 @@ class Bench:
         out, err = process.communicate(timeout=LONG_S)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
+    def at_work(self) -> list[int]:
+        """Processes that the command line is or has started, whoever their parent is now."""
+        mark = f"XDG_STATE_HOME={self.environment['XDG_STATE_HOME']}".encode()
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                told = (place / "environ").read_bytes().split(b"\0")
+            except OSError:  # it has ended, or is not ours
+                continue
+            if mark in told:
+                found.append(int(place.name))
+        return found
+
     def end(self) -> None:
         """Nothing of this test stays."""
         for process in self._started:

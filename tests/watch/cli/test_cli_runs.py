@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from watch.cli.conftest import Bench, is_gone, until
+from watch.cli.conftest import LONG_S, Bench, is_gone, until
 
 LOOP = ("plain_loop.py", "--steps", "100000", "--step-s", "0.05")
 
@@ -54,9 +54,13 @@ def test_check_on_a_stopped_run_is_critical(bench: Bench):
 
 def test_check_leaves_nothing_behind_and_writes_nothing(bench: Bench):
     run = bench.run(*LOOP)
-    bench.watch("check", "--pid", str(run.pid))
+    watch = bench.start("check", "--pid", str(run.pid))
+    until(lambda: children(watch.pid), "the agent")
+    assert len(bench.at_work()) >= 2
+    watch.communicate(timeout=LONG_S)
+    assert watch.returncode == 0
+    until(lambda: not bench.at_work(), "the end of all that it started")
     assert not (bench.folder / "state").exists()
-    assert children(os.getpid()) == [run.pid]
 
 
 @pytest.mark.parametrize(
