@@ -27,7 +27,7 @@ from dflash_events.schema import (
     ROLES,
     SCHEMA,
 )
-from dflash_events.secrets import mask_config
+from dflash_events.secrets import mask_tree
 from dflash_events.sink import Chores, Sink, set_aside
 from dflash_events.ticker import Ticker, set_thread_comm
 from dflash_events.worker import Worker
@@ -97,7 +97,7 @@ class RunWriter(Announcer):
             "name": name or self.run_dir.name,
             "process": self.identity.as_dict(),
             "versions": {"python": platform.python_version(), **(versions or {})},
-            "config": mask_config(dict(config or {})),
+            "config": mask_tree(dict(config or {})),
             "log_path": str(log_path or self.run_dir / LOG_NAME),
             "events_path": str(self.run_dir / EVENTS_NAME),
             "beats_path": str(self.page.path) if self.page.path else None,

@@ -7,9 +7,6 @@ import pytest
 from dflash_events.identity import read_identity
 from dflash_events.manifest import read_manifest, source_hashes, write_manifest
 from dflash_events.schema import RunDirError
-from dflash_events.secrets import is_secret_name, mask_arguments, mask_config, mask_text
-from hypothesis import given
-from hypothesis import strategies as st
 
 GOOD = {"schema": 1, "run_id": "x", "process": read_identity().as_dict(), "workers": []}
 
@@ -86,50 +83,3 @@ def test_source_hashes_leave_out_what_cannot_be_read(tmp_path):
     hashes = source_hashes([tmp_path / "a.py", tmp_path / "gone.py"])
     assert list(hashes) == [str(tmp_path / "a.py")]
     assert len(hashes[str(tmp_path / "a.py")]) == 64
-
-
-@pytest.mark.parametrize(
-    ("name", "secret"),
-    [
-        ("--api-key", True),
-        ("HF_TOKEN", True),
-        ("wandb.api_key", True),
-        ("db_password", True),
-        ("token", True),
-        ("pad_token", False),
-        ("max_tokens", False),
-        ("tokenizer", False),
-        ("keys", False),
-        ("target.eos_token", False),
-        ("tokens_per_s", False),
-    ],
-)
-def test_names_that_hide_their_value(name, secret):
-    assert is_secret_name(name) is secret
-
-
-@pytest.mark.parametrize(
-    ("arguments", "masked"),
-    [
-        (["--token", "abc", "x"], ["--token", "***", "x"]),
-        (["--token", "--lr"], ["--token", "--lr"]),
-        (["--token"], ["--token"]),
-        (["HF_TOKEN=abc"], ["HF_TOKEN=***"]),
-        (["https://me:pw@host/x"], ["https://***@host/x"]),
-        (["--note", "hf_abcdefgh1234"], ["--note", "***"]),
-        (["--lr", "3e-4", "a=b"], ["--lr", "3e-4", "a=b"]),
-    ],
-)
-def test_commands_are_masked(arguments, masked):
-    assert mask_arguments(arguments) == masked
-
-
-@given(st.lists(st.text()))
-def test_masking_keeps_the_number_of_arguments(arguments):
-    assert len(mask_arguments(arguments)) == len(arguments)
-
-
-def test_masking_reaches_any_depth():
-    config = {"a": [{"password": "x", "b": "redis://u:p@h"}], "token": ""}
-    assert mask_config(config) == {"a": [{"password": "***", "b": "redis://***@h"}], "token": ""}
-    assert mask_text("no secret here") == "no secret here"

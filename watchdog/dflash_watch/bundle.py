@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from dflash_events.secrets import mask_text, mask_tree
 
 from dflash_watch.capture import INCIDENT_WINDOW, CaptureWriter
 from dflash_watch.frame import (
@@ -28,7 +29,6 @@ from dflash_watch.masking import mask_record
 from dflash_watch.model import Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
 from dflash_watch.readers.lines import escaped, printable_lines
-from dflash_watch.redact import redact, redact_tree
 from dflash_watch.render.jsonl import snapshot_object
 from dflash_watch.render.report import render_report
 from dflash_watch.render.stacktext import render_diff, render_sample
@@ -132,7 +132,7 @@ class IncidentWriter:
         cleaned = fit([mask_record(one) for one in records], FOLDER_BYTES)
         frames, samples = frames_of(cleaned), stacks_of(incident, cleaned)
         told = {**snapshot_object(snapshot), "incident": str(path)}
-        put_json(made / "verdict.json", msgspec.json.encode(redact_tree(told)))
+        put_json(made / "verdict.json", msgspec.json.encode(mask_tree(told)))
         playbook = self._playbooks.get(incident.failure)
         told_stacks = tracebacks_of(frames)
         report = render_report(snapshot, incident, samples, playbook, self._options, told_stacks)
@@ -189,7 +189,7 @@ def fit(records: Sequence[Record], limit_bytes: int) -> list[Record]:
 
 def put_text(path: Path, text: str) -> None:
     """Write text that may be shown on any terminal and holds no secret that is recognised."""
-    put(path, printable_lines(redact(text)).encode())
+    put(path, printable_lines(mask_text(text)).encode())
 
 
 def put_json(path: Path, content: bytes) -> None:

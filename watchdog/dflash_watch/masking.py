@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 import msgspec
+from dflash_events.secrets import mask_tree
 
 from dflash_watch.frame import Frame, LinkChange, Record, StackSample, render_record
-from dflash_watch.redact import redact_tree
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -19,5 +19,5 @@ def mask_record(record: AnyRecord) -> AnyRecord:
     """The record with secrets masked in every text it carries; half a millisecond a frame."""
     if not isinstance(record, Frame | StackSample | LinkChange):
         return record
-    tree = redact_tree(msgspec.json.decode(render_record(record)))
+    tree = mask_tree(msgspec.json.decode(render_record(record)))
     return msgspec.convert(tree, type(record))
