@@ -138,8 +138,9 @@ class Worker:
 
     @property
     def state(self) -> str:
-        """One of schema.STATES."""
-        return STATES[self._words[self._base + at.S_STATE]]
+        """One of schema.STATES; `unknown` when somebody scribbled over the page."""
+        number = self._words[self._base + at.S_STATE]
+        return STATES[number] if 0 <= number < len(STATES) else "unknown"
 
     @property
     def step(self) -> int | None:

@@ -202,3 +202,15 @@ def test_many_starts_of_workers_take_no_room_from_events(tmp_path, shm):
     writer.event("checkpoint", step=1, path="c")
     assert page_of(writer)["events_dropped"] == 0
     writer.page.unlink()
+
+
+def test_a_page_that_somebody_scribbled_over_costs_its_words_and_no_event(tmp_path, shm):
+    with RunWriter(tmp_path / "run", shm=shm) as writer:
+        worker = writer.worker("target-0", "target")
+        until(lambda: (tmp_path / "run" / "events.jsonl").exists(), "the file of events")
+        for junk in (2**62, -(2**62)):
+            for index in range(len(writer.page.words)):
+                writer.page.words[index] = junk
+            assert worker.state == "unknown"
+            worker.emit("quality", step=1)
+    assert "quality" in kinds(tmp_path / "run" / "events.jsonl")[0]
