@@ -6,6 +6,7 @@ rate-limited, and the folder of all incidents is kept to a size by removing the 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -93,6 +94,16 @@ class IncidentWriter:
             logger.warning("incident %s not kept: %d in an hour", incident.key, self._per_hour)
             return None
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._put(snapshot, incident, records)
+        while path is None:  # another watchdog took the name meanwhile
+            path = self._put(snapshot, incident, records)
+        prune(self._folder, self._budget_bytes)
+        return path
+
+    def _put(
+        self, snapshot: Snapshot, incident: Incident, records: Sequence[Record]
+    ) -> Path | None:
+        """Fill the folder aside and give it its name; None when that has just been taken."""
         path = self._free_path(incident)
         made = self._folder / f".{path.name}.{os.getpid()}.tmp"
         shutil.rmtree(made, ignore_errors=True)
@@ -100,10 +111,14 @@ class IncidentWriter:
         try:
             self._fill(made, path, snapshot, incident, records)
             made.rename(path)
+        except OSError as error:
+            shutil.rmtree(made, ignore_errors=True)
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return None
+            raise
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
-        prune(self._folder, self._budget_bytes)
         return path
 
     def _may_write(self, t: float) -> bool:

@@ -65,6 +65,23 @@ def test_no_secret_is_in_any_file(tmp_path: Path) -> None:
         assert SECRET.encode() not in text, one.name
 
 
+def test_a_name_that_another_watchdog_takes_meanwhile_costs_no_incident(tmp_path: Path) -> None:
+    slow = writer(tmp_path)
+    fill, taken = slow._fill, tmp_path / "20260921T141320Z-pipeline-deadlock"
+
+    def overtaken(*args: object) -> None:
+        fill(*args)  # type: ignore[arg-type] - as they came
+        if not taken.exists():
+            taken.mkdir()
+            (taken / "verdict.json").write_text("{}")
+
+    slow._fill = overtaken  # type: ignore[method-assign] - a place to be overtaken at
+    path = slow.write(deadlocked(), records())
+    assert sorted(one.name for one in tmp_path.iterdir()) == [taken.name, f"{taken.name}-2"]
+    assert path == tmp_path / f"{taken.name}-2"
+    assert json.loads((path / "verdict.json").read_text())["incident"] == str(path)
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202ename"
 
 
