@@ -122,6 +122,9 @@ class Timeline:
     depth: int | None = None
     tokens_per_s: float = 6000.0
     throughput_every: int = 5
+    wchan: str | None = None
+    switches: int | None = None
+    """Voluntary ones, of the main thread."""
     extra_processes: tuple[ProcessSample, ...] = ()
     answers_stacks: bool = True
 
@@ -323,7 +326,8 @@ class Timeline:
             pid=self.pid, ppid=1, start_ticks=self.start_ticks, age_s=self.t - self._started_t,
             state="Z" if self.process == "zombie" else self.state, comm="python",
             cmd="python train.py", is_python=True, cpu_ticks=self._ticks, rchar=self._bytes,
-            wchar=0, exit_code=self.exit_code,
+            wchar=0, exit_code=self.exit_code, wchan=self.wchan,
+            voluntary_switches=self.switches,
         )  # fmt: skip
         return (main, *self.extra_processes)
 

@@ -12,6 +12,8 @@ from dflash_watch.window.tracks import how_it_ended
 
 GONE_GRACE_S = 1.5
 """After the process went, for its last words to arrive."""
+STOPS_WITHIN_S = 10.0
+"""A trainer that stops when a worker fails makes no step later than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,13 @@ def judge_end(
         failure = None if failed else "healthy"
         return Judgement(verdict=verdict, since_t=exit_.since_t, why=exit_.summary, failure=failure)
     failed_worker = named.get("worker-failed")
-    ours = view.window.is_ours
-    if ours and failed_worker is not None and failed_worker.source in {"events", "beats"}:
+    told = failed_worker is not None and failed_worker.source in {"events", "beats"}
+    if (
+        failed_worker is not None
+        and told
+        and view.window.is_ours
+        and not _goes_on(view, failed_worker)
+    ):
         why = f"{failed_worker.summary}; this trainer stops when a worker fails"
         return Judgement(
             verdict=Verdict.CRASHED, since_t=failed_worker.since_t, why=why, failure="worker-died"
@@ -47,6 +54,12 @@ def judge_end(
     if ended is not None:
         return _ended(view, ended, previous)
     return _said_done(view)
+
+
+def _goes_on(view: View, failed: Symptom) -> bool:
+    """Steps are still made long after a worker failed: this trainer does not stop then."""
+    last_t = view.progress.last_step_t
+    return last_t is not None and last_t - failed.since_t > STOPS_WITHIN_S
 
 
 def _ended(view: View, ended: Symptom, previous: Judgement | None) -> Judgement:

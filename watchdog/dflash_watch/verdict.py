@@ -27,6 +27,8 @@ MOVING_LIMITS = 4.0
 """Stacks that move without work, steps or words are believed for so many limits."""
 UNSTEPPED_S = 900.0
 """Work without any recognised step for so long is `quiet`, no longer `initialising`."""
+ASLEEP_WITHIN_S, SLEEP_LIMIT_S = 3.0, 600.0
+"""A sleep that began so soon after the last step is the script's own, and is believed so long."""
 QUIET_LEAST_S, QUIET_LIMITS = 600.0, 10.0
 PHASE_FAILURES = {
     "loading": "loading", "tuning": "compile-in-progress", "compiling": "compile-in-progress",
@@ -185,6 +187,9 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
         return _working_silently(view, since_t, silence)
     if view.progress.work.moves is None:
         return _unseen_work(view, named, since_t, silence)
+    if _sleeps_on_purpose(view, named, age_s):
+        why = f"{silence}; the main thread is in one sleep call since its last step"
+        return Judgement(verdict=Verdict.QUIET, since_t=since_t, why=why)
     still = f"nothing moved for {duration(view.progress.still_s(view.window))}"
     if _is_confirmed(view):
         return _unexplained(Verdict.STALLED, since_t, silence, still)
@@ -192,6 +197,20 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
     if previous is not None and previous.verdict != Verdict.QUIET and fresh:
         return previous
     return _unexplained(Verdict.QUIET, since_t, silence, still)
+
+
+def _sleeps_on_purpose(view: View, named: Mapping[str, Symptom], age_s: float) -> bool:
+    """The thread that made the last step went straight into a sleep that still lasts.
+
+    A main thread that only keeps others company began its sleep at another time, one that polls
+    wakes up in between.
+    """
+    main = view.window.main()
+    if main is None or main.asleep_since_t is None or age_s > SLEEP_LIMIT_S:
+        return False
+    if any(name.startswith(("worker-failed", "logged-")) for name in named):
+        return False
+    return abs(main.asleep_since_t - (view.now_t - age_s)) <= ASLEEP_WITHIN_S
 
 
 def _unexplained(verdict: Verdict, since_t: float, silence: str, why: str) -> Judgement:

@@ -2,7 +2,7 @@
 
 Sees:       state T or t of the main process in successive looks.
 Means:      nothing runs until it is continued; the training itself is whole.
-Wrong when: a debugger holds it on purpose.
+Wrong when: a debugger holds it on purpose for more than a pause.
 Source:     proc(5), /proc/PID/stat.
 """
 
@@ -23,6 +23,8 @@ class Params:
 
     least_s: float = 1.5
     """A stack dump in blocking mode stops a process for less."""
+    pause_s: float = 5.0
+    """A debugger, a snapshot or a person's pause stops one that was seen to run for less."""
     looks: int = 2
     """Looks in a row."""
 
@@ -35,7 +37,9 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         if sample.pid != main_pid and not sample.is_python:
             continue
         stands_s = track.last_t - track.state_since_t
-        if track.state_looks < params.looks or stands_s < params.least_s:
+        ran_before = track.state_since_t > track.first_t
+        least_s = params.pause_s if ran_before else params.least_s
+        if track.state_looks < params.looks or stands_s < least_s:
             continue
         by = f"traced by {sample.tracer_pid}" if sample.tracer_pid else "stopped by a signal"
         text = f"process {sample.pid} is in state {track.state}: {by}"
@@ -49,10 +53,9 @@ def firing() -> Example:
 
 
 def clear() -> Example:
-    """One look, as a stack dump leaves it."""
+    """Stopped for three seconds after it was seen to run."""
     return example(
-        frames(2), frames(1, start=2, processes=lambda i: (process(i, state="t"),)),
-        frames(2, start=3),
+        frames(2), frames(4, start=2, processes=lambda i: (process(i, state="T"),)),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from dflash_watch.frame import Frame, Gap, Hello, LinkChange, Record, StackSampl
 from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
 from dflash_watch.readers.signatures import Matcher
 from dflash_watch.window.gpus import Gpus
+from dflash_watch.window.intake import clean_manifest
 from dflash_watch.window.kills import Kills
 from dflash_watch.window.logs import FeedFactory, Logs
 from dflash_watch.window.samples import Samples
@@ -90,7 +91,7 @@ class Window:
         if self.first_t is None:
             self.first_t = frame.t
         self.tracks.take(frame)
-        self.fresh_events = self.told.take_events(frame.events)
+        self.fresh_events = self.told.take_events(frame.events, frame.t)
         self._search_failures()
         self.told.take_beats(frame.beats, frame.t)
         self.logs.take(frame.logs, frame.t)
@@ -120,8 +121,9 @@ class Window:
                 self.logs.signatures.append(fact)
 
     def _take_run(self, frame: Frame) -> None:
-        run, manifest = frame.run, frame.run.manifest
-        run_id = str(manifest["run_id"]) if manifest and manifest.get("run_id") else None
+        run = frame.run
+        manifest = clean_manifest(run.manifest) if run.manifest is not None else None
+        run_id = manifest.get("run_id") if manifest is not None else None
         now: Identity = (run.root_pid, run.root_start_ticks, run_id)
         known = self.identity
         changed = any(

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dflash_watch.frame import BeatPage, BeatWorker
+from dflash_watch.window.intake import clean_event
 
 BUCKET_S = 15.0
 BUCKETS = 240
 """One hour of throughput."""
 KEPT = 100
+LAST_STEP_S = 5.0
+"""A step may be told so long after the exit event: both are on their way at once."""
 
 
 @dataclass(slots=True)
@@ -94,10 +97,10 @@ class Told:
         self.items: dict[str, deque[tuple[float, int]]] = {}
         self.capacity: int | None = None
 
-    def take_events(self, events: tuple[dict[str, Any], ...] | None) -> list[Event]:
+    def take_events(self, events: tuple[dict[str, Any], ...] | None, now_t: float) -> list[Event]:
         """Take new events; one that was seen already is left out. Returns the new ones."""
         fresh: list[Event] = []
-        for event in events or ():
+        for event in (clean_event(one, now_t) for one in events or ()):
             seq = event.get("seq")
             if isinstance(seq, int):
                 if seq <= self.last_seq:
@@ -108,14 +111,14 @@ class Told:
         return fresh
 
     def _note(self, event: Event) -> None:
-        t = _number(event.get("t")) or 0.0
+        t = event["t"]
         match event.get("kind"):
             case "phase":
                 self._phase(event, t)
             case "throughput":
                 self.newest = event
                 self._step(event, t)
-                tokens = _number(event.get("tokens_per_s"))
+                tokens = event.get("tokens_per_s")
                 if tokens is not None:
                     self.throughput.take(t, tokens)
                 depth, capacity = event.get("queue_depth"), event.get("queue_capacity")
@@ -139,11 +142,13 @@ class Told:
         step = event.get("step")
         if isinstance(step, int) and (not self.steps or step != self.steps[-1][1]):
             self.steps.append((t, step))
+            if self.exit is not None and t - self.exit["t"] > LAST_STEP_S:
+                self.exit = None  # what makes steps has not ended, whatever was written before
 
     def _phase(self, event: Event, t: float) -> None:
         name, worker = str(event.get("name")), event.get("worker")
         if event.get("edge") == "begin":
-            budget, detail = _number(event.get("budget_s")), event.get("detail")
+            budget, detail = event.get("budget_s"), event.get("detail")
             told = str(detail) if detail is not None else None
             self.phases.append(OpenPhase(name, t, budget, told, worker))
             return
@@ -182,7 +187,3 @@ class Told:
                 return str(worker.get("role"))
         stem = name.rstrip("0123456789").rstrip("-_ ")
         return stem if stem in {"target", "drafter", "loader", "main"} else None
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

@@ -12,6 +12,8 @@ KEPT = 24
 """Looks kept for each process and thread: enough for rates over some twenty seconds."""
 KEPT_GONE = 200
 """Vanished threads remembered."""
+SLEEP_CALLS = frozenset({"hrtimer_nanosleep", "do_nanosleep", "common_nsleep"})
+"""Kernel functions of sleep alone: waits for locks, queues and descriptors stand elsewhere."""
 STOPPED, DISK, ZOMBIE = frozenset("Tt"), "D", frozenset("ZX")
 
 
@@ -71,6 +73,17 @@ class ProcessTrack:
     sample: ProcessSample
     io: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
     """(boot time, bytes through read calls, bytes through write calls)."""
+    asleep_since_t: float | None = None
+    """Since when the main thread has been in one and the same sleep call; None when it is not."""
+
+    def see(self, sample: ProcessSample, t: float) -> None:
+        """Take one more look at it."""
+        woke = sample.voluntary_switches != self.sample.voluntary_switches
+        if not _sleeps(sample):
+            self.asleep_since_t = None
+        elif self.asleep_since_t is None or woke:
+            self.asleep_since_t = t
+        self.sample = sample
 
 
 def how_it_ended(status: int | None) -> tuple[int | None, str]:
@@ -81,6 +94,11 @@ def how_it_ended(status: int | None) -> tuple[int | None, str]:
     if signal:
         return -signal, f"ended by signal {signal}"
     return status >> 8, f"exit code {status >> 8}"
+
+
+def _sleeps(sample: ProcessSample) -> bool:
+    """The kernel says that the main thread is in a sleep call, and counts its switches."""
+    return sample.wchan in SLEEP_CALLS and sample.voluntary_switches is not None
 
 
 def _moved_bytes(sample: ProcessSample) -> tuple[int, int] | None:
@@ -119,7 +137,7 @@ class Tracks:
             if known is None:
                 track = Track(sample.comm, frame.t, frame.t, sample.state, frame.t, 0)
                 known = self.processes[key] = ProcessTrack(track, sample)
-            known.sample = sample
+            known.see(sample, frame.t)
             known.track.see(frame.t, frame.boot_s, sample.state, sample.cpu_ticks)
             moved = _moved_bytes(sample)
             if moved is not None:
