@@ -207,7 +207,7 @@ def test_many_starts_of_workers_take_no_room_from_events(tmp_path, shm):
 def test_a_page_that_somebody_scribbled_over_costs_its_words_and_no_event(tmp_path, shm):
     with RunWriter(tmp_path / "run", shm=shm) as writer:
         worker = writer.worker("target-0", "target")
-        until(lambda: (tmp_path / "run" / "events.jsonl").exists(), "the file of events")
+        until((tmp_path / "run" / "events.jsonl").exists, "the file of events")
         for junk in (2**62, -(2**62)):
             for index in range(len(writer.page.words)):
                 writer.page.words[index] = junk

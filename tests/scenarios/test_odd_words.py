@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from dflash_watch.engine import Engine
+from dflash_watch.frame import Frame, RunSample
+from dflash_watch.model import RunOptions
 from dflash_watch.window.intake import clean_event, clean_manifest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenarios.timeline import Timeline
+from scenarios.timeline import T0, Timeline
 
 ODD = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
@@ -132,3 +135,13 @@ def test_a_sleep_after_a_failure_is_no_pause() -> None:
     run.wchan, run.switches = "hrtimer_nanosleep", 900
     run.go(30)
     assert run.last.verdict == "stalled"
+
+
+def test_a_log_that_nobody_writes_is_said_in_words_not_as_process_none() -> None:
+    note = "no process has /runs/a.log open for writing"
+    nobody = RunSample(state="gone", how="log", note=note, gone_s=0.0)
+    snapshot = Engine(RunOptions(), {}).advance(
+        Frame(seq=1, t=T0, boot_s=5.0, run=nobody, processes=())
+    )
+    assert snapshot.verdict == "blind"
+    assert note in snapshot.summary

@@ -55,10 +55,16 @@ class CaptureWriter:
         self._raw = raw
         self._file: BinaryIO | gzip.GzipFile
         self._file = gzip.GzipFile(fileobj=raw, mode="ab", mtime=0) if packed else raw
-        if is_torn:
-            self._file.write(b"\n")
         header = CaptureHeader(schema=SCHEMA, t=t, options=options, version=version)
-        self._put(render_record(header))
+        try:
+            if is_torn:
+                self._file.write(b"\n")
+            self._put(render_record(header))
+        except OSError as error:
+            raw.close()
+            raise UsageError(
+                f"{path}: cannot be written: {error.strerror}", hint="name another file"
+            ) from error
 
     def write(self, record: Record) -> None:
         """Append one record; it is on its way to disk when this returns.

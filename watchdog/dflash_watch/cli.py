@@ -34,6 +34,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    open_standard_streams()
     try:
         return run_command(words)
     except WatchError as error:
@@ -51,6 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         complain(f"internal error, {type(error).__name__}: {error}; please report the lines above")
         return EXIT_UNKNOWN
+
+
+def open_standard_streams() -> None:
+    """Whatever was closed (`>&-`, some schedulers) leads nowhere.
+
+    Otherwise the next file or socket would get its number, and lines meant for a person with it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free number is the one that was closed, since those below are open.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def complain(line: str) -> None:

@@ -138,6 +138,11 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         CaptureWriter(tmp_path / "no" / "a.jsonl", OPTIONS, 0.0)
 
 
+def test_a_full_disk_is_refused_at_the_start_in_one_line() -> None:
+    with pytest.raises(UsageError, match="cannot be written: No space left"):
+        CaptureWriter(Path("/dev/full"), OPTIONS, 0.0)
+
+
 def test_a_newer_recording_is_played_with_a_note(tmp_path: Path) -> None:
     path = record(tmp_path / "a.jsonl")
     path.write_bytes(path.read_bytes().replace(b'"schema":1', b'"schema":9', 1))

@@ -138,7 +138,7 @@ def test_a_recording_replays_to_the_same_verdicts_as_were_seen_live(bench: Bench
     live = bench.start("--json", "--pid", str(run.pid), "--record", str(capture))
     until(lambda: capture.exists() and capture.read_text().count('"frame"') >= 4, "four frames")
     run.send_signal(signal.SIGSTOP)
-    until(lambda: capture.read_text().count('"state":"T"') >= 4, "the stop in four frames")
+    until(lambda: capture.read_text().count('"state":"T"') >= 14, "the stop in frames")
     out, _ = stop(live)
     told = [(one["t"], one["verdict"], one["failure"]) for one in objects(out)]
     shown = bench.watch("replay", "--json", str(capture))

@@ -6,6 +6,7 @@ line finds again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -68,4 +69,6 @@ class LimitsKeeper:
             new.replace(self._path)
         except OSError as error:
             logger.warning("learned limits not kept: %s", error)
+            with contextlib.suppress(OSError):  # an empty one is all that a full disk took
+                new.unlink()
             raise

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
+import select
 import threading
 from collections.abc import Callable, Iterable
 
-from dflash_watch.commands.context import write_line
+from dflash_watch.commands.context import STDOUT, write_line
 from dflash_watch.model import Snapshot
 from dflash_watch.outlet import Outlet
 
 LINES_THAT_MAY_WAIT = 1000
 logger = logging.getLogger(__name__)
+
+
+def is_unread(descriptor: int) -> bool:
+    """It is a pipe or socket whose other end is closed, as after `| head -1`."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(happened & (select.POLLERR | select.POLLHUP) for _, happened in poll.poll(0))
 
 
 class LineSink:
@@ -37,7 +45,9 @@ class LineSink:
         )
 
     def __call__(self, snapshot: Snapshot) -> None:
-        """Queue what this snapshot is worth."""
+        """Queue what this snapshot is worth; a reader that has gone is noticed without writing."""
+        if is_unread(STDOUT):
+            self._stop.set()
         for line in self._render(snapshot):
             self._outlet.put(line)
 

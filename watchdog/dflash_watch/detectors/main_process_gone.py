@@ -27,7 +27,10 @@ def detect(view: View, _params: Params) -> Iterator[Answer]:
     gone_t = view.window.gone_t()
     if gone_t is not None:
         pid = view.window.main_pid()
-        text = f"process {pid} is not there any more"
+        frame = view.window.frame
+        note = frame.run.note if frame is not None else None
+        never = note or "no process of it was ever seen"
+        text = never if pid is None else f"process {pid} is not there any more"
         yield symptom("run", Severity.CRITICAL, gone_t, text, Source.PROCESS)
 
 
