@@ -52,12 +52,14 @@ def measure(row: str, watch: Watch, verdict: str, failure: str, fault_t: float) 
     def is_it(line: Line) -> bool:
         return (line["verdict"], line["failure"]) == (verdict, failure)
 
+    told = [(t, line) for t, line in zip(watch.read_t, watch.lines, strict=False) if is_it(line)]
+    # The same may have been said before, of an earlier fault.
+    read_t, first = next((one for one in told if one[0] >= fault_t), told[-1])
     kept = next((one for one in watch.incidents() if one.verdict["failure"] == failure), None)
     kept_s = None if kept is None else round(kept.folder.stat().st_ctime - fault_t, 1)
     figures = {
         "row": row, "verdict": verdict, "failure": failure,
-        "subject": next(line for line in watch.lines if is_it(line))["subject"],
-        "verdict_s": round(watch.when(is_it) - fault_t, 1), "kept_s": kept_s,
+        "subject": first["subject"], "verdict_s": round(read_t - fault_t, 1), "kept_s": kept_s,
         "stacks": 0 if kept is None else len(kept.stacks()),
     }  # fmt: skip
     with Path(path).open("a", encoding="utf-8") as out:

@@ -199,10 +199,6 @@ class Watch:
         )
         return Kept(Path(line["incident"]))
 
-    def when(self, asks: Asks) -> float:
-        """Wall time at which the first such line was read."""
-        return next(t for t, line in zip(self.read_t, list(self.lines), strict=False) if asks(line))
-
     def verdicts(self) -> list[str]:
         """The verdicts in order, each once in a row."""
         return [verdict for verdict, _ in itertools.groupby(line["verdict"] for line in self.lines)]
