@@ -36,7 +36,8 @@ def run(
         UsageError: this is not a terminal, or neither feed nor demo is given.
     """
     if not terminal.is_terminal():
-        raise UsageError("the dashboard needs a terminal", hint="use --plain or --json here")
+        hint = "run it where you can see it" if demo else "use --plain or --json here"
+        raise UsageError("the dashboard needs a terminal", hint=hint)
     clock = SystemClock()
     zone = datetime.fromtimestamp(clock.wall_s(), UTC).astimezone().tzinfo or UTC
     if feed is None:

@@ -166,6 +166,11 @@ def open_capture(path: str | Path) -> tuple[CaptureHeader, CaptureRecords]:
     file = Path(path)
     if file.is_dir():
         file = file / INCIDENT_WINDOW
+        if not file.exists():
+            raise CaptureError(
+                f"{path}: a folder without {INCIDENT_WINDOW}, so no incident",
+                hint="name a recording, or one folder that dflash-watch incidents lists",
+            )
     name = str(path)
     lines = _lines(name, file)
     try:

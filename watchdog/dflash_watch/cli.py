@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dflash_events import __version__
 
 from dflash_watch.commands import arguments
-from dflash_watch.errors import EXIT_UNKNOWN, WatchError
+from dflash_watch.errors import EXIT_UNKNOWN, UsageError, WatchError
 
 if TYPE_CHECKING:
     from dflash_watch.commands.context import Context
@@ -82,6 +82,8 @@ def run_command(words: Sequence[str]) -> int:
         sys.stdout.write(f"{arguments.PROGRAM} {__version__}\n")
         return 0
     if command is None and given.demo:
+        if given.plain or given.json:
+            raise UsageError("--demo: only the dashboard has scenes", hint="write --demo alone")
         return show_demo()
     module = importlib.import_module(f"dflash_watch.commands.{command or 'watch'}")
     return int(module.run(given, context(words)))

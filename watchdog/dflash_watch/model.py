@@ -24,6 +24,19 @@ class Verdict(StrEnum):
     BLIND = "blind"
 
 
+VERDICT_MEANINGS = {
+    Verdict.RUNNING: "steps go on within their learned limit",
+    Verdict.SLOW: "steps go on, clearly below the baseline or with idle hardware",
+    Verdict.QUIET: "silent in a phase that ends, or no step but work goes on",
+    Verdict.INITIALISING: "no first step yet, and work is seen",
+    Verdict.STALLED: "alive, no progress, will not recover by itself",
+    Verdict.CRASHED: "ended in an error, or certain to",
+    Verdict.FINISHED: "ended well",
+    Verdict.BLIND: "the view is what failed: nothing is claimed about the run",
+}
+"""What each word says of a run, in one clause."""
+
+
 class Severity(StrEnum):
     """How bad."""
 

@@ -158,6 +158,12 @@ def test_an_incident_folder_opens_at_its_window(tmp_path: Path) -> None:
     assert list(open_capture(tmp_path)[1]) == RECORDS
 
 
+def test_a_folder_that_is_no_incident_is_named_as_one(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError) as refused:
+        open_capture(tmp_path)
+    assert f"{tmp_path}: a folder without window.jsonl.gz, so no incident" in str(refused.value)
+
+
 @given(cut=st.integers(0, 1200))
 def test_a_recording_cut_anywhere_is_played_or_refused_but_never_breaks(
     tmp_path_factory: pytest.TempPathFactory, cut: int

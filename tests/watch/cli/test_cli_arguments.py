@@ -64,6 +64,12 @@ def test_a_path_on_this_machine_is_made_absolute(monkeypatch, tmp_path):
         (["check", "--record", "x"], "unknown option --record"),
         (["replay"], "the following arguments are required: CAPTURE"),
         (["explain", "a", "b"], "'b' is one word too many"),
+        (["explain", "pipline-deadlock"], "did you mean pipeline-deadlock?"),
+        (["explain", "staled"], "did you mean stalled?"),
+        (["explain", "log-silnt"], "did you mean log-silent?"),
+        (["explain", "gpu"], "did you mean gpu-view-lost"),
+        (["explain", "zzz"], "see dflash-watch explain for the list"),
+        (["--demo", "--plain"], "--demo: only the dashboard has scenes; write --demo alone"),
         (["--publish-f", "3"], "unknown option --publish-f"),
     ],
 )
@@ -72,6 +78,20 @@ def test_a_wrong_command_line_is_answered_with_the_next_step(words, told):
         run_command(words)
     assert told in str(refused.value)
     assert refused.value.exit_code == 64
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("pipeline-deadlock", "pipeline-deadlock: The workers wait for each other"),
+        ("Pipeline_Deadlock", "pipeline-deadlock: The workers wait for each other"),
+        ("stalled", "stalled: alive, no progress, will not recover by itself"),
+        ("log-silent", "log-silent: a symptom"),
+    ],
+)
+def test_every_kind_of_word_on_the_screen_is_explained(capfd, word, told):
+    assert run_command(["explain", word]) == 0
+    assert capfd.readouterr().out.startswith(f"{told}\n")
 
 
 @pytest.mark.parametrize("command", [None, *PARSERS])

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from dflash_watch.model import RunOptions
+from dflash_watch.detectors import catalogue
+from dflash_watch.model import RunOptions, Verdict
 from dflash_watch.playbooks import load_playbooks
-from dflash_watch.render.explain import fill, render_list, render_playbook
+from dflash_watch.render.explain import (
+    fill,
+    render_list,
+    render_playbook,
+    render_symptom,
+    render_verdict,
+)
 from dflash_watch.render.report import known_values, render_report
 from dflash_watch.render.stacktext import render_diff, render_dump, render_sample
 from dflash_watch.render.tables import gpus_csv, host_text, log_tail, processes_text
@@ -29,6 +36,24 @@ def test_a_playbook_is_printed_whole_and_without_open_placeholders(name: str) ->
         part for part in ("Meaning", "Diagnosis", "Mitigation") if f"\n{part}\n" not in text
     ] == []
     assert "{pid}" not in text
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_every_verdict_is_explained_with_the_failures_it_is_seen_with(verdict: Verdict) -> None:
+    text = render_verdict(verdict, tuple(PLAYBOOKS.values()))
+    assert text.startswith(f"{verdict.value}: ")
+    listed = {line.split()[0] for line in text.splitlines() if line.split()[0:1]}
+    assert {name for name in PLAYBOOKS if verdict in PLAYBOOKS[name].verdicts} <= listed
+    assert ("pipeline-deadlock" in listed) == (verdict is Verdict.STALLED)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_every_symptom_says_what_it_sees_and_what_is_recognised_by_it(name: str) -> None:
+    text = render_symptom(name, catalogue()[name].text(), tuple(PLAYBOOKS.values()))
+    assert "Sees:" in text
+    assert "Means:" in text
+    required = {part for one in PLAYBOOKS.values() for it in one.requires for part in it.split("|")}
+    assert ("\nrecognised by it\n" in text) == (name in required)
 
 
 def test_placeholders_are_filled_where_known_and_marked_where_not() -> None:

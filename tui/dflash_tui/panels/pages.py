@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dflash_watch.model import EvidenceKind, Snapshot
+from dflash_watch.model import VERDICT_MEANINGS, EvidenceKind, Snapshot
 
 from dflash_tui.cells import Ink, Row, Span, clean, width
 from dflash_tui.keys import Key
@@ -13,14 +13,7 @@ from dflash_tui.theme import GLYPHS, State
 from dflash_tui.view import View
 
 MEANINGS = {
-    State.RUNNING: "steps go on within their learned limit",
-    State.SLOW: "steps go on, clearly below the baseline or with idle hardware",
-    State.QUIET: "silent in a phase that ends, or no step but work goes on",
-    State.INITIALISING: "no first step yet, and work is seen",
-    State.STALLED: "alive, no progress, will not recover by itself",
-    State.CRASHED: "ended in an error, or certain to",
-    State.FINISHED: "ended well",
-    State.BLIND: "the view is what failed: nothing is claimed about the run",
+    **{State[verdict.name]: text for verdict, text in VERDICT_MEANINGS.items()},
     State.CONNECTING: "on the way to the run",
     State.NO_RUN: "connected, and nothing to watch yet",
 }

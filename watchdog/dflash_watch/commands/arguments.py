@@ -18,7 +18,7 @@ COMMANDS = {
     "dump": "stacks of the run now, with the reading of them",
     "replay": "the same engine over a recording or an incident's window",
     "incidents": "list what was kept, or read one",
-    "explain": "a playbook, or the list of failures",
+    "explain": "a playbook, a verdict or a symptom, or the list",
 }
 PROGRAM = "dflash-watch"
 USAGE = {
@@ -188,7 +188,9 @@ def incidents_parser() -> Parser:
 def explain_parser() -> Parser:
     """Of `dflash-watch explain`."""
     parser = _parser("explain", COMMANDS["explain"])
-    parser.add_argument("failure", metavar="FAILURE", nargs="?", help="name of a failure")
+    parser.add_argument(
+        "word", metavar="WORD", nargs="?", help="a failure, or another word of the screen"
+    )
     return parser
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,6 +84,10 @@ class Detector:
     clear: Callable[[], Example]
     names_many: bool = False
     """Its symptoms are called `<file name>-<what>`."""
+
+    def text(self) -> str:
+        """What the rule says of itself, for people: the head of its file."""
+        return inspect.getdoc(inspect.getmodule(self.detect)) or "no description"
 
 
 def frozen_threads(view: View) -> tuple[ThreadChange, ...]:

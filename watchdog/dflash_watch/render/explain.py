@@ -1,9 +1,10 @@
-"""`dflash-watch explain`: a playbook as text, and the list of them."""
+"""`dflash-watch explain`: a playbook, a verdict or a symptom as text, and the list of failures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dflash_watch.model import VERDICT_MEANINGS, Verdict
 from dflash_watch.playbooks import SECTIONS, Playbook
 
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
@@ -47,3 +48,26 @@ def render_playbook(playbook: Playbook, known: Mapping[str, object] | None = Non
     for name in SECTIONS:
         out += ["", name, "-" * len(name), "", fill(playbook.sections[name], known or {})]
     return "\n".join(out)
+
+
+def render_verdict(verdict: Verdict, playbooks: Sequence[Playbook]) -> str:
+    """One verdict: what it says of a run, and the failures it is seen with."""
+    heading = f"{verdict.value}: {VERDICT_MEANINGS[verdict]}"
+    with_it = [one for one in playbooks if verdict in one.verdicts]
+    return "\n".join([heading, "=" * len(heading), "", "seen with", "", render_list(with_it)])
+
+
+def render_symptom(name: str, text: str, playbooks: Sequence[Playbook]) -> str:
+    """One symptom: what its rule says of itself, and the failures recognised by it.
+
+    Args:
+        name: as it stands in evidence and `explains`.
+        text: what the rule sees, what it means, when it is wrong.
+        playbooks: all of them.
+    """
+    heading = f"{name}: a symptom"
+    out = [heading, "=" * len(heading), "", text.strip()]
+    needs = [one for one in playbooks if any(name in group.split("|") for group in one.requires)]
+    if not needs:
+        return "\n".join([*out, "", "no failure is recognised by it alone"])
+    return "\n".join([*out, "", "recognised by it", "", render_list(needs)])
