@@ -37,12 +37,13 @@ $(VENV)/installed: $(VENV)/torch pyproject.toml
 install: $(VENV)/installed
 
 demo: install
-	@mkdir -p $(RUN)
-	@echo "== training: dflash-train --preset tiny --run-dir $(RUN)   (CPU, about a minute; its output: $(RUN)/out.txt)"
-	@$(BIN)/dflash-train --preset tiny --run-dir $(RUN)/run > $(RUN)/out.txt 2>&1 & \
+	@mkdir -p $(dir $(RUN))
+	@echo "== training: dflash-train --preset tiny --run-dir $(RUN)   (CPU, about a minute; its output: $(RUN).txt)"
+	@$(BIN)/dflash-train --preset tiny --run-dir $(RUN) > $(RUN).txt 2>&1 & \
 	  trainer=$$!; trap 'kill $$trainer 2>/dev/null; wait $$trainer 2>/dev/null; true' INT TERM EXIT; \
-	  echo "== watching: dflash-watch --run-dir $(RUN)/run   (q leaves)"; \
-	  $(BIN)/dflash-watch --run-dir $(RUN)/run
+	  echo "== watching: dflash-watch --run-dir $(RUN)   (q leaves)"; \
+	  $(BIN)/dflash-watch --run-dir $(RUN); code=$$?; \
+	  echo "== left: the run ends too and stays in $(RUN); break one on purpose: docs/training.md"; exit $$code
 
 lint: install
 	@echo "== ruff, mypy"

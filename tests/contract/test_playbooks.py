@@ -31,7 +31,7 @@ NEEDED = [
     "main-process-died", "process-vanished", "log-not-flushed", "log-moved", "log-no-newline",
     "loading", "compile-in-progress", "drafter-idle", "target-idle", "drafter-starved",
     "target-blocked", "gpu-view-lost", "stacks-unavailable", "watch-lost", "exit-hang", "healthy",
-    "unknown", "memory-uneven", "throughput-below-baseline",
+    "unknown", "memory-uneven", "throughput-below-baseline", "no-run",
 ]  # fmt: skip
 SYMPTOMS = set(catalogue()) - {"logged"}
 WORDS = {"subject", "since", "detail"}

@@ -195,6 +195,14 @@ def test_details_page_holds_evidence_for_and_against_and_the_playbook() -> None:
         assert fact in text
 
 
+@pytest.mark.parametrize(
+    ("name", "has_eta"), [("running", True), ("slow", True), ("stalled", False)]
+)
+def test_only_a_run_that_gets_on_has_an_estimate_of_its_end(name: str, has_eta: bool) -> None:
+    assert scene(name).board.eta_s is not None
+    assert ("ETA" in text_of(rows_of(name, 120, 40))) is has_eta
+
+
 def test_help_is_made_from_the_keys() -> None:
     desk = desk_of(scene("running"), Choices(zoom=Panel.HELP))
     text = text_of(compose(desk.screen(), 120, 60))

@@ -132,5 +132,4 @@ def _state(snapshot: Snapshot, age_s: float | None, stale_after_s: float) -> Sta
 def _sees_no_run(snapshot: Snapshot) -> bool:
     """Connected, frames come, and they are about no process."""
     comes = snapshot.link.state == "up" and snapshot.data_t is not None
-    nothing = snapshot.failure == "unknown" and snapshot.board.pid is None
-    return comes and nothing and snapshot.verdict is Verdict.BLIND
+    return comes and snapshot.failure == "no-run" and snapshot.verdict is Verdict.BLIND

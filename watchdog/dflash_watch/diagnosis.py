@@ -241,10 +241,11 @@ def _unmatched(
         severity = Severity.WARNING
     told = [fact for one in symptoms if not one.name.startswith("queue-") for fact in one.evidence]
     sure = failure not in {"unknown"} and not bad
+    unseen = [] if failure == "no-run" else _missing(inconclusive)  # nothing there is no lost data
     return Diagnosis(
         failure=failure, subject="run", severity=severity,
         confidence=Confidence.HIGH if sure else Confidence.LOW,
         summary=why, since_t=None,
-        evidence=tuple(dict.fromkeys([*told, *_missing(inconclusive)]))[:MOST_EVIDENCE],
+        evidence=tuple(dict.fromkeys([*told, *unseen]))[:MOST_EVIDENCE],
         explains=(), candidates=candidates, playbook=book,
     )  # fmt: skip

@@ -70,7 +70,7 @@ def _blind(
         return Judgement(verdict=Verdict.BLIND, since_t=view.now_t, why=why, failure="unknown")
     if frame.run.state == "none":
         why = frame.run.note or "no run found"
-        return Judgement(verdict=Verdict.BLIND, since_t=view.now_t, why=why, failure="unknown")
+        return Judgement(verdict=Verdict.BLIND, since_t=view.now_t, why=why, failure="no-run")
     return None
 
 

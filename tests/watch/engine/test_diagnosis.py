@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from dflash_watch.detectors.examples import frames
 from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next, settling_look
-from dflash_watch.model import Evidence, EvidenceKind, Severity, Source, Symptom, Verdict
-from dflash_watch.playbooks import Playbook
+from dflash_watch.engine import Engine
+from dflash_watch.frame import RunSample
+from dflash_watch.model import (
+    Evidence,
+    EvidenceKind,
+    RunOptions,
+    Severity,
+    Source,
+    Symptom,
+    Verdict,
+)
+from dflash_watch.playbooks import Playbook, load_playbooks
 
 
 def symptom(name: str, subject: str = "run", source: Source = Source.BEATS, *, starts: bool = True):
@@ -105,3 +116,15 @@ def test_the_settling_look_is_at_the_most_telling_source_not_seen():
     seen = {"process": "ok", "stacks": "gap: refused", "log": "gap: x", "gpu": "ok"}
     assert "dump" in (settling_look(seen) or "")
     assert settling_look(dict.fromkeys(seen, "ok")) is None
+
+
+def test_nothing_to_look_at_is_named_as_that_and_not_as_lost_data():
+    absent = RunSample(state="none", how="match", note="no process whose command line matches zz")
+    engine = Engine(RunOptions(), load_playbooks())
+    for frame in frames(3, run=absent, processes=()):
+        snapshot = engine.advance(frame)
+    assert (snapshot.verdict, snapshot.failure) == (Verdict.BLIND, "no-run")
+    assert snapshot.summary == absent.note
+    assert [one.kind for one in snapshot.evidence] == [EvidenceKind.FOR]
+    assert not [step for step in snapshot.next if "<pid>" in step]
+    assert "--match" in snapshot.next[-1]

@@ -47,7 +47,7 @@ def no_run(at: Moment) -> Snapshot:
         run="",
         verdict=Verdict.BLIND,
         since_t=at.begin,
-        failure="unknown",
+        failure="no-run",
         summary="no training run found: waiting for one to start, the view fills in by itself",
         evidence=evidence(
             (Source.PROCESS, "no process matches dflash"),

@@ -25,8 +25,8 @@ def header(view: View, choices: Choices, cells: int) -> Row:
         return spread((Span(" dflash-watch", Ink.STRONG),), right, cells)
     board = snapshot.board
     where, run = clean(board.where), clean(board.run_name or snapshot.run)
-    ended = view.state in {State.FINISHED, State.CRASHED}
-    far = _progress(snapshot, narrow=narrow, eta_s=None if ended else known(board.eta_s))
+    stands = view.state in {State.FINISHED, State.CRASHED, State.STALLED}
+    far = _progress(snapshot, narrow=narrow, eta_s=None if stands else known(board.eta_s))
     if narrow:
         where = where.replace(" · ct ", "/").replace(" · ", "/")
     else:
