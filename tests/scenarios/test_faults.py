@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from scenarios.timeline import Timeline
+import msgspec
+from dflash_watch.engine import Engine
+from dflash_watch.frame import Tick
+from scenarios.timeline import LOG, Timeline, playbooks
 
 WITHIN_S = 20.0
 
@@ -215,9 +218,50 @@ def test_a_zombie_main_process_is_a_crash():
 
 def test_a_foreign_process_that_is_simply_gone_is_not_called_a_crash():
     run = Timeline.foreign()
+    step = int(run.steps)
     run.process, run.log_mode = "gone", "silent"
     run.go(10)
     assert (run.last.verdict, run.last.failure) == ("blind", "process-vanished")
+    assert f"its last line: 'step {step}/{run.total_steps} loss" in run.last.summary
+    assert run.last.next[0].startswith(f"tail -n 20 {LOG}")
+    told = [fact.text for fact in run.last.evidence]
+    assert [text for text in told if text.startswith(f"process {run.pid}")] == told[:1]
+
+
+def test_a_foreign_process_that_says_done_after_its_last_step_has_finished():
+    run = Timeline.foreign(steps_per_s=10.0, total_steps=400)
+    run.go(10)
+    assert run.steps == run.total_steps
+    run.say("done\n")
+    run.process, run.log_mode = "gone", "silent"
+    run.go(10)
+    assert (run.last.verdict, run.last.failure) == ("finished", "healthy")
+
+
+def test_the_word_done_before_the_last_step_says_nothing_of_the_end():
+    run = Timeline.foreign()
+    run.say("done\n")
+    run.freeze()
+    run.go(60)
+    assert run.last.verdict == "stalled"
+    run.process = "gone"
+    run.go(10)
+    assert (run.last.verdict, run.last.failure) == ("blind", "process-vanished")
+
+
+def test_a_log_that_nobody_writes_any_more_is_told_without_a_process():
+    run = Timeline.foreign()
+    run.process, run.log_mode = "gone", "silent"
+    frame = run.frame()
+    note = "no process has /a.log open for writing"
+    orphan = msgspec.structs.replace(frame.run, root_pid=None, note=note)
+    engine = Engine(run.options, playbooks())
+    for t in range(4):
+        moment = {"t": frame.t + t, "boot_s": frame.boot_s + t, "seq": frame.seq + t}
+        engine.advance(msgspec.structs.replace(frame, run=orphan, processes=(), **moment))
+    last = engine.advance(Tick(t=frame.t + 4))
+    assert last.summary.startswith(note)
+    assert not [fact.text for fact in last.evidence if "None" in fact.text]
 
 
 def test_a_run_that_says_it_is_done_and_stays_is_finished_with_exit_hang():

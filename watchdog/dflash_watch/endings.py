@@ -64,6 +64,8 @@ def _goes_on(view: View, failed: Symptom) -> bool:
 
 def _ended(view: View, ended: Symptom, previous: Judgement | None) -> Judgement:
     done, main = view.window.logs.done, view.window.main()
+    if done is not None and done.how == "bare" and not view.progress.is_counted_out:
+        done = None
     since_t = ended.since_t
     code, _ = how_it_ended(main.sample.exit_code if main is not None else None)
     if done is not None or code == 0:
@@ -79,7 +81,9 @@ def _ended(view: View, ended: Symptom, previous: Judgement | None) -> Judgement:
         return Judgement(
             verdict=Verdict.CRASHED, since_t=since_t, why=why, failure="main-process-died"
         )
-    why = f"{ended.summary}, and it said nothing about why{hint}"
+    track = view.window.logs.main()
+    last = f"; its last line: {track.lines[-1][:120]!r}" if track and track.lines else ""
+    why = f"{ended.summary}{hint}{last}"
     return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=why, failure="process-vanished")
 
 
@@ -105,7 +109,7 @@ def _cause(view: View) -> str | None:
 
 def _said_done(view: View) -> Judgement | None:
     done, last_t = view.window.logs.done, view.progress.last_step_t
-    if done is None or (last_t is not None and last_t > done.t):
+    if done is None or done.how == "bare" or (last_t is not None and last_t > done.t):
         return None
     quiet_s = view.now_t - done.t
     sure = quiet_s >= 2.0 if done.how == "words" else view.progress.still_s(view.window) >= 10.0

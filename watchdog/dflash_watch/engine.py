@@ -252,10 +252,13 @@ class Engine:
             last_verdict=self._seeing.verdict if blind and self._seeing else None,
             failure=found.failure, subject=found.subject, severity=severity,
             confidence=found.confidence, summary=found.summary,
-            evidence=(*_own_evidence(view, now, symptoms), *found.evidence),
+            evidence=_once((*_own_evidence(view, now, symptoms), *found.evidence)),
             explains=found.explains, candidates=found.candidates, limit=self._limit(),
             views=views,
-            next=fill_next(steps, pid=board.pid, subject=found.subject, run_dir=board.run_dir),
+            next=fill_next(
+                steps, pid=board.pid, subject=found.subject, run_dir=board.run_dir,
+                log=board.log.path,
+            ),
             playbook=found.playbook.name if found.playbook is not None else None,
             incident=self._incidents.shown, wants=wants, link=_link(window), board=board,
         )  # fmt: skip
@@ -291,6 +294,15 @@ def _own_evidence(view: View, now: Judgement, symptoms: Sequence[Symptom]) -> tu
     if now.verdict in {Verdict.RUNNING, Verdict.SLOW}:
         told += _own_sights(view.window)
     return tuple(told)
+
+
+def _once(told: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """Without what says again what stands there already, in the same words or in fewer."""
+    kept: list[Evidence] = []
+    for fact in told:
+        if not any(one.kind == fact.kind and one.text.startswith(fact.text) for one in kept):
+            kept.append(fact)
+    return tuple(kept)
 
 
 def _own_sights(window: Window) -> list[Evidence]:

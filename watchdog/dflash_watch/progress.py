@@ -111,6 +111,11 @@ class Progress:
             return None
         return StepGap(phase=phase, longest_s=seconds, steps=steps, over_s=now_t - before_t)
 
+    @property
+    def is_counted_out(self) -> bool:
+        """The last of a known number of steps was seen."""
+        return self.total_steps is not None and (self.step or 0) >= self.total_steps
+
     # -- steps -----------------------------------------------------------------------------
 
     def _take_steps(self, window: Window) -> None:

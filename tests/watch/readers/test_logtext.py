@@ -253,6 +253,9 @@ def test_a_small_bar_inside_a_larger_one_does_not_say_done() -> None:
         ("`Trainer.fit` stopped: `max_epochs=10` reached.", "words"),
         ("{'train_runtime': 10.2, 'train_loss': 0.4}", "words"),
         ("saved final checkpoint to runs/a", "saved"),
+        ("done", "bare"),
+        ("All done.", "bare"),
+        ("Finished!", "bare"),
     ],
 )
 def test_the_run_says_that_it_is_over(line: str, how: str) -> None:

@@ -38,6 +38,8 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     if window.is_gone() or main is None or main.track.state in ZOMBIE:
         return
     event, words = window.told.exit, window.logs.done
+    if words is not None and words.how == "bare":
+        words = None
     if event is not None:
         said_t, limit_s, said = float(event.get("t") or 0.0), params.after_event_s, "exit event"
     elif words is not None:

@@ -108,7 +108,8 @@ class DoneSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="done"):
 
     how: str
     """`words`, `saved` (final model written), `bar` (the largest bar is full; weak: the bar of an
-    epoch is full each time, and steps after it take it back)."""
+    epoch is full each time, and steps after it take it back), `bare` (the one word "done" of nobody
+    knows what: believed after the last of a known number of steps, of a process that is gone)."""
     text: str
 
 

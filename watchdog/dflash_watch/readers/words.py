@@ -11,6 +11,7 @@ _DONE = re.compile(
     r"|`Trainer\.fit` stopped:"
     r"|^\s*\{['\"]train_runtime['\"]"
 )
+_BARE = re.compile(r"(?i)^\W{0,4}(?:all )?(?:done|finished|completed?)\W{0,4}$")
 _NOT_DONE = re.compile(r"(?i)\b(?:not|until|before|when|after|if|once|never)\b[^.]{0,40}$")
 _SAVED = re.compile(
     r"(?i)\b(?:saved|saving|wrote|exported)\b.{0,30}\bfinal\b"
@@ -56,7 +57,7 @@ _PHASES = tuple(
 )
 _HINT = re.compile(
     r"(?i)train|evaluat|validation|checkpoint|snapshot|compil|tun|load|sav|wrote|ready|initiali|"
-    r"build|prepar|final|epochs|steps|on cuda|eval_runtime"
+    r"build|prepar|final|epochs|steps|on cuda|eval_runtime|^\W{0,4}(?:all )?(?:done|finish|complet)"
 )
 
 
@@ -66,11 +67,13 @@ def may_matter(line: str) -> bool:
 
 
 def says_done(line: str) -> str | None:
-    """`words` or `saved` when the line says that training is over."""
+    """`words` or `saved` when the line says that training is over, `bare` when it says "done"."""
     found = _DONE.search(line)
     if found and not _NOT_DONE.search(line[: found.start()]):
         return "words"
-    return "saved" if _SAVED.search(line) else None
+    if _SAVED.search(line):
+        return "saved"
+    return "bare" if _BARE.search(line) else None
 
 
 def phase_of(line: str) -> tuple[str, str] | None:
