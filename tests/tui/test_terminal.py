@@ -239,4 +239,5 @@ def test_without_a_terminal_it_says_so() -> None:
         COMMAND, capture_output=True, text=True, env=environment(), timeout=60, check=False
     )
     assert done.returncode == 64
-    assert done.stderr == "dflash_tui: the dashboard needs a terminal; run it where you can see it\n"
+    told = "the dashboard needs a terminal; run it where you can see it"
+    assert done.stderr == f"dflash_tui: {told}\n"
