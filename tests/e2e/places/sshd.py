@@ -1,8 +1,8 @@
 """A real OpenSSH server on loopback with its own keys, configuration and client configuration.
 
-`ssh_config` knows it as `box`; `far` is the same server two jumps away (`hop-1`, `hop-2`), `piped`
-goes through a ProxyCommand. The start-up file of its shells can be made to talk. Each fault is
-undone by `restore`.
+`ssh_config` knows it as `box`, and as the address of the README; `far` is the same server two jumps
+away (`hop-1`, `hop-2`), `piped` goes through a ProxyCommand. The start-up file of its shells can be
+made to talk. Each fault is undone by `restore`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Sshd:
             _keygen(work / name)
         shutil.copy(work / "id_client.pub", work / "authorized_keys")
         (work / "pipe.py").write_text(_PIPE)
-        (work / "included_config").write_text("Host box\n  HostName 127.0.0.1\n")
+        (work / "included_config").write_text("Host box 10.1.2.6\n  HostName 127.0.0.1\n")
         (work / "ssh_config").write_text(_CLIENT.format(work=work, port=self.port, python=python))
         self.restore()
 
