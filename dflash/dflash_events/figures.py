@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import traceback
-from typing import Iterable
+from typing import Sequence
 
 from dflash_events.schema import WAITS
 from dflash_events.worker import Worker
@@ -13,10 +13,14 @@ STOPPED_CODE = 75
 """Exit status of a run that was stopped on request with a checkpoint written."""
 
 
-def steps_of(workers: Iterable[Worker], roles: tuple[str, ...]) -> list[int]:
-    """Steps reached by workers of these roles; a loader or target runs ahead of the training."""
-    steps = (each.step for each in workers if each.role in roles)
-    return [step for step in steps if step is not None]
+def training_steps(workers: Sequence[Worker]) -> list[int]:
+    """Steps of the training: the drafters' where there are drafters, else anybody's but a loader's.
+
+    A loader or a target runs ahead: its count says nothing about a first step.
+    """
+    drafters = [each for each in workers if each.role == "drafter"]
+    counting = drafters or [each for each in workers if each.role != "loader"]
+    return [each.step for each in counting if each.step is not None]
 
 
 def wait_shares(waited: list[int], before: list[int] | None, window_ns: int) -> dict[str, float]:

@@ -51,6 +51,14 @@ def _own_command() -> list[str]:
     return [part.decode("utf-8", "replace") for part in raw.rstrip(b"\x00").split(b"\x00")]
 
 
+def size_of(path: Path) -> int:
+    """Bytes in a file now; 0 when it is not there."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def write_manifest(run_dir: Path, data: dict[str, object]) -> None:
     """Put run.json in place in one step: a reader sees the old one or the new one.
 

@@ -16,9 +16,9 @@ from typing import Mapping, Sequence
 from dflash_events import layout as at
 from dflash_events.beats import SHM, BeatPage, remove_dead_pages
 from dflash_events.emitter import Announcer
-from dflash_events.figures import ending_of, steps_of, wait_shares
+from dflash_events.figures import ending_of, training_steps, wait_shares
 from dflash_events.identity import Identity, read_identity
-from dflash_events.manifest import process_facts, write_manifest
+from dflash_events.manifest import process_facts, size_of, write_manifest
 from dflash_events.phases import RunPhase
 from dflash_events.schema import (
     BEATS_NAME,
@@ -99,6 +99,7 @@ class RunWriter(Announcer):
             "versions": {"python": platform.python_version(), **(versions or {})},
             "config": mask_tree(dict(config or {})),
             "log_path": str(log_path or self.run_dir / LOG_NAME),
+            "log_start_bytes": size_of(Path(log_path or self.run_dir / LOG_NAME)),
             "events_path": str(self.run_dir / EVENTS_NAME),
             "beats_path": str(self.page.path) if self.page.path else None,
             "beats_note": self.page.note,
@@ -241,7 +242,7 @@ class RunWriter(Announcer):
 
     def _heartbeat(self) -> bytes:
         workers = list(self._workers.values())
-        steps = steps_of(workers, ("drafter", "main")) or steps_of(workers, ROLES)
+        steps = training_steps(workers)
         states: dict[str, object] = {each.name: each.state for each in workers}
         keys: dict[str, object] = {"step": max(steps, default=None), "workers": states}
         return self.line("heartbeat", None, keys)[0]

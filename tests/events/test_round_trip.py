@@ -200,6 +200,24 @@ def test_heartbeats_name_step_and_state_of_each_worker(tmp_path, shm):
     assert beats[-1]["workers"] == {"target-0": "running", "drafter-0": "running"}
 
 
+def test_a_loader_that_runs_ahead_is_no_step_of_the_training(tmp_path, shm):
+    with RunWriter(tmp_path, shm=shm, every_s=0.02) as writer:
+        writer.worker("main", role="main")
+        writer.worker("loader", role="loader").beat(step=4)
+        writer.worker("drafter-0", role="drafter")
+        threading.Event().wait(0.2)
+    beats = [event for event in read_all(tmp_path) if event["kind"] == "heartbeat"]
+    assert {each["step"] for each in beats} == {None}
+
+
+def test_the_manifest_says_how_much_of_the_log_is_an_earlier_runs(tmp_path, shm):
+    with RunWriter(tmp_path, shm=shm):
+        assert read_manifest(tmp_path).data["log_start_bytes"] == 0
+    (tmp_path / "train.log").write_text("target-0 failed\n")
+    with RunWriter(tmp_path, shm=shm):
+        assert read_manifest(tmp_path).data["log_start_bytes"] == 16
+
+
 def test_the_manifest_names_each_worker_with_its_native_thread(tmp_path, shm):
     with RunWriter(tmp_path, shm=shm) as writer:
         tid = in_thread(

@@ -98,6 +98,39 @@ def test_a_busy_compiler_child_is_compiling():
     assert run.last.failure == "compile-in-progress"
 
 
+@pytest.mark.parametrize("make", [Timeline.training, Timeline.foreign])
+def test_a_compiler_that_ends_while_steps_wait_for_it_is_no_dead_worker(make):
+    run = make(30)
+    run.freeze()
+    run.cores = 1.0
+    for pid in range(900, 912):
+        run.extra_processes = (
+            ProcessSample(
+                pid=pid, ppid=1, start_ticks=pid, age_s=3.0, state="R", comm="ptxas", cmd="ptxas"
+            ),
+        )
+        run.go(4)
+    run.extra_processes = ()
+    for worker in run.workers.values():
+        worker.works = True
+    run.steps_per_s, run.cores, run.log_mode = 12.0, 1.2, "lines"
+    run.go(10)
+    assert all(one.failure != "worker-died" for one in run.snapshots)
+    assert run.incidents() == []
+
+
+def test_the_tracebacks_of_an_earlier_run_in_the_same_log_are_not_this_runs():
+    old = "error: target-0 failed: OutOfMemoryError\nTraceback (most recent call last):\n"
+    old += '  File "x.py", line 1, in f\nRuntimeError: boom\nException in thread target-0:\n'
+    run = Timeline.ours(steps_per_s=0.0, log_start_bytes=len(old.encode()))
+    run.say(old)
+    run.say("target-0 loads\n")
+    run.go(20)
+    assert run.last.verdict == "initialising"
+    assert not any(one.name == "worker-failed" for one in run.last.symptoms)
+    assert run.last.board.log.lines[-1] == "target-0 loads"
+
+
 @pytest.mark.parametrize("phase", ["checkpointing", "evaluating"])
 def test_an_announced_phase_is_quiet_and_no_incident(phase):
     run = Timeline.training(60)

@@ -127,6 +127,7 @@ class Timeline:
     """Voluntary ones, of the main thread."""
     extra_processes: tuple[ProcessSample, ...] = ()
     answers_stacks: bool = True
+    log_start_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.engine = Engine(self.options, playbooks(), limits=self.limits)
@@ -309,6 +310,7 @@ class Timeline:
             manifest = {
                 "run_id": self.run_id, "name": "a", "process": {"pid": self.pid},
                 "total_steps": self.total_steps, "workers": workers,
+                "log_path": LOG, "log_start_bytes": self.log_start_bytes,
             }  # fmt: skip
         gone = self.process == "gone"
         if not gone:

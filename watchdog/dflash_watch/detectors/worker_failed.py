@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import T0, example, frames
-from dflash_watch.frame import StackFrame, ThreadStack
+from dflash_watch.frame import ProcessSample, StackFrame, ThreadStack
 from dflash_watch.model import Severity, Source
 from dflash_watch.readers.facts import TracebackSeen
 from dflash_watch.readers.waits import is_helper
@@ -101,7 +101,11 @@ def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
     gone = [
         (view.window.thread_name(pid, tid) or track.name, track, f"thread {tid}")
         for pid, tid, track in tracks.gone_threads
-    ] + [(p.track.name, p.track, f"process {p.sample.pid}") for p in tracks.gone_processes]
+    ] + [
+        (process.track.name, process.track, f"process {process.sample.pid}")
+        for process in tracks.gone_processes
+        if _is_worker_process(view, process.sample)
+    ]
     for name, track, what in gone:
         gone_t = track.gone_t or 0.0
         if track.lived_s() < params.lived_s or gone_t < last_t - params.before_s:
@@ -111,6 +115,14 @@ def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
         subject = name if name not in {"python", "python3"} else what
         text = f"{subject} ({what}) vanished {duration(max(view.now_t - gone_t, 0.0))} ago"
         yield subject, symptom(subject, Severity.CRITICAL, gone_t, text, Source.PROCESS)
+
+
+def _is_worker_process(view: View, sample: ProcessSample) -> bool:
+    """Compilers, shells and tools come and go; a run of ours names its worker processes."""
+    if not sample.is_python:
+        return False
+    told = {worker.get("pid") for worker in view.window.manifest.get("workers") or ()} - {None}
+    return sample.pid in told if told else True
 
 
 def firing() -> Example:

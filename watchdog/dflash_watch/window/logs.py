@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -30,6 +30,41 @@ class LogFeed(Protocol):
 
 
 FeedFactory = Callable[[], LogFeed]
+
+
+def of_this_run(
+    samples: tuple[LogSample, ...] | None, manifest: Mapping[str, Any]
+) -> tuple[LogSample, ...] | None:
+    """Without the text that an earlier run wrote into the same log.
+
+    Args:
+        samples: logs of a frame.
+        manifest: run.json; `log_start_bytes` is the size of `log_path` when the run began.
+    """
+    start, path = manifest.get("log_start_bytes"), manifest.get("log_path")
+    if not isinstance(start, int) or samples is None:
+        return samples
+    return tuple(_after(one, start) if one.path == path else one for one in samples)
+
+
+def _after(sample: LogSample, start: int) -> LogSample:
+    """Cut at `start`; begins with a line end there, so that the first line counts as whole."""
+    older = start - (sample.offset if sample.offset is not None else start)
+    if older <= 0 or not sample.text:
+        return sample
+    kept = max(_text_bytes(sample) - older, 0)
+    text = "\n" + _last_bytes(sample.text, kept) if kept else ""
+    return msgspec.structs.replace(sample, text=text, offset=start - 1, text_bytes=kept + 1)
+
+
+def _text_bytes(sample: LogSample) -> int:
+    """Bytes in the file: masked, or decoded with replacement, the text has another length."""
+    return len(sample.text.encode()) if sample.text_bytes is None else sample.text_bytes
+
+
+def _last_bytes(text: str, num_bytes: int) -> str:
+    raw = text.encode()
+    return raw[max(len(raw) - num_bytes, 0) :].decode(errors="replace")
 
 
 @dataclass(slots=True)
@@ -90,9 +125,7 @@ class LogTrack:
         """Without what a new agent read a second time."""
         if sample.offset is None or not sample.text:
             return sample
-        raw = sample.text.encode()
-        # What was masked, or decoded with replacement, is not as long as it was in the file.
-        size = len(raw) if sample.text_bytes is None else sample.text_bytes
+        size = _text_bytes(sample)
         inode, consumed = self.consumed
         again = 0
         if inode == sample.inode and not sample.truncated:
@@ -100,7 +133,7 @@ class LogTrack:
         self.consumed = (sample.inode, sample.offset + size)
         if not again:
             return sample
-        text = raw[max(len(raw) - (size - again), 0) :].decode(errors="replace")
+        text = _last_bytes(sample.text, size - again)
         return msgspec.structs.replace(sample, text=text, offset=sample.offset + again)
 
     def _note(self, fact: f.LogFact) -> None:
