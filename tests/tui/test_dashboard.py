@@ -87,6 +87,20 @@ async def test_stacks_are_asked_for_only_after_a_yes() -> None:
         assert "asked for stacks" in shown(app)[-1]
 
 
+async def test_the_file_of_stacks_that_were_asked_for_is_named_once_it_is_there() -> None:
+    app = dashboard()
+    async with app.run_test(size=(120, 40)) as pilot:
+        path = "/home/me/incidents/20261129T183000Z-asked-stacks.txt"
+        app.feed.snapshot = msgspec.structs.replace(app.feed.snapshot, stacks_path=path)
+        app.tick()
+        assert f"stacks: {path}" in shown(app)[-1]
+        app.desk.say("")
+        app.tick()
+        assert "stacks: " not in shown(app)[-1]
+        await pilot.press("enter")
+        assert any(path in line for line in shown(app))
+
+
 async def test_retry_is_sent_at_once() -> None:
     app = dashboard("blind")
     async with app.run_test(size=(80, 24)) as pilot:

@@ -65,6 +65,7 @@ class Dashboard(Actions):
         first = Choices(theme="mono" if self.no_color else "dark")
         self.desk = Desk(keys, clock or SystemClock(), zone, first)
         self._ascii_only = ascii_only
+        self._stacks_path: str | None = None
         self.canvas = Canvas(ascii_only=ascii_only)
 
     def compose(self) -> ComposeResult:
@@ -79,8 +80,12 @@ class Dashboard(Actions):
 
     def tick(self) -> None:
         """Takes the newest snapshot and draws."""
-        if self.desk.take(self.feed.latest()) and self.RINGS:
+        snapshot = self.feed.latest()
+        if self.desk.take(snapshot) and self.RINGS:
             self.bell()
+        if snapshot is not None and snapshot.stacks_path not in (None, self._stacks_path):
+            self._stacks_path = snapshot.stacks_path
+            self.desk.say(f"stacks: {self._stacks_path}")
         self.redraw()
 
     def rows(self) -> list[Row]:
@@ -122,7 +127,7 @@ class Dashboard(Actions):
         self.desk.choose(lambda now: now._replace(asking=None))
         if yes:
             self.feed.send({"op": "stacks"})
-            self.desk.say("asked for stacks; the incident's folder gets them")
+            self.desk.say("asked for stacks; the file is named here once it is there")
 
     def on_canvas_pressed(self, event: Canvas.Pressed) -> None:
         """A click on a panel focuses it; on the key line it is the key."""

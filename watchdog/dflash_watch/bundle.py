@@ -100,6 +100,20 @@ class IncidentWriter:
         prune(self._folder, self._budget_bytes)
         return path
 
+    def write_asked(self, sample: StackSample) -> Path:
+        """A sample that a person asked for, as a file of its own: it belongs to no incident.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        name = f"{datetime.fromtimestamp(sample.t, UTC):%Y%m%dT%H%M%SZ}-asked-stacks"
+        path, number = self._folder / f"{name}.txt", 2
+        while path.exists():
+            path, number = self._folder / f"{name}-{number}.txt", number + 1
+        put_text(path, f"{render_sample(sample)}\n")
+        return path
+
     def _put(
         self, snapshot: Snapshot, incident: Incident, records: Sequence[Record]
     ) -> Path | None:

@@ -17,7 +17,7 @@ from dflash_watch.actions import Actions
 from dflash_watch.clock import Clock
 from dflash_watch.frame import Frame, LinkChange, Record, StackSample, Tick
 from dflash_watch.masking import mask_record
-from dflash_watch.model import Snapshot, StackRequest, Verdict
+from dflash_watch.model import ASKED, Snapshot, StackRequest, Verdict
 
 POLL_S = 0.2
 SETTLE_S, GIVE_UP_S = 5.0, 30.0
@@ -58,6 +58,9 @@ class Keeper(Protocol):
 
     def path(self, key: str) -> str | None:
         """Where the folder of that incident is, once it is whole."""
+
+    def asked_path(self) -> str | None:
+        """Where the newest sample that a person asked for is, or why it is nowhere."""
 
     def is_settled(self, key: str) -> bool:
         """The folder is whole, or could not be written: nothing more will come."""
@@ -174,7 +177,10 @@ class Live:
         if incident is not None and self._keeper is not None:
             path = incident.path or self._keeper.path(incident.key)
             incident = msgspec.structs.replace(incident, path=path)
-        return msgspec.structs.replace(snapshot, received_t=self._received_t, incident=incident)
+        asked = self._keeper.asked_path() if self._keeper is not None else None
+        return msgspec.structs.replace(
+            snapshot, received_t=self._received_t, incident=incident, stacks_path=asked
+        )
 
     def _act(self, snapshot: Snapshot) -> None:
         for want in snapshot.wants:
@@ -209,7 +215,7 @@ class Live:
                 self._orders.append({"op": op})  # nothing seen yet: with the next record
                 return
             elif op == "stacks" and pid is not None:
-                self._actions.take_stacks(StackRequest(label="asked", pid=pid, reason="asked for"))
+                self._actions.take_stacks(StackRequest(label=ASKED, pid=pid, reason="asked for"))
 
 
 def is_over(live: Live) -> bool:

@@ -128,11 +128,15 @@ class Limit(Record, frozen=True, kw_only=True):
     why: str
 
 
+ASKED = "asked"
+"""Label of a stack sample that a person asked for."""
+
+
 class StackRequest(Record, frozen=True, kw_only=True):
     """A stack sample the engine wants taken; the live loop takes it."""
 
     label: str
-    """`census` (healthy, thread names), `A` (suspicion), `B`, `C` (confirmation)."""
+    """`census` (healthy, thread names), `A` (suspicion), `B`, `C` (confirmation), ASKED."""
     pid: int
     reason: str
 
@@ -332,6 +336,8 @@ class Snapshot(Record, frozen=True, kw_only=True):
     incident: Incident | None = None
     """The open incident, or the one resolved last."""
     wants: tuple[StackRequest, ...] = ()
+    stacks_path: str | None = None
+    """Where the newest sample that a person asked for is, or why it is not kept."""
     symptoms: tuple[Symptom, ...] = ()
     inconclusive: tuple[Inconclusive, ...] = ()
     link: Link = Link()

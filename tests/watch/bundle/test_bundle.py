@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from dflash_watch.bundle import IncidentWriter, fit, prune
 from dflash_watch.capture import open_capture
+from dflash_watch.commands.incidents import find_incidents
 from dflash_watch.engine import Engine
 from dflash_watch.frame import Frame, Record, StackSample
 from dflash_watch.model import RunOptions, Snapshot
@@ -212,3 +213,15 @@ def test_a_window_that_is_too_long_loses_its_oldest_frames_but_no_stacks() -> No
 def test_a_snapshot_without_an_incident_writes_nothing(tmp_path: Path) -> None:
     assert writer(tmp_path).write(deadlocked(incident=None), records()) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_stacks_that_a_person_asked_for_are_a_readable_file_that_no_other_replaces(
+    tmp_path: Path,
+) -> None:
+    sample = stacks("asked", T0)
+    first, second = (writer(tmp_path).write_asked(sample) for _ in range(2))
+    assert first != second
+    assert first.parent == second.parent == tmp_path
+    assert "waits for a lock" in first.read_text()
+    assert first.stat().st_mode & 0o077 == 0
+    assert find_incidents(tmp_path) == []

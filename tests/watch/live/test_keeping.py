@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from dflash_watch.commands.keeping import RecentRecords, Shelf, unpack
 from dflash_watch.errors import WatchError
-from dflash_watch.frame import Frame, Hello, RunSample, Tick
+from dflash_watch.frame import Frame, Hello, RunSample, StackSample, Tick
 from dflash_watch.model import Incident, IncidentStage, Severity, Snapshot, Verdict
 
 LONG_S = 10.0
@@ -28,6 +28,10 @@ def snapshot(key: str = "k") -> Snapshot:
         t=1.0, run="r", verdict=Verdict.STALLED, since_t=0.0, failure="f", summary="s",
         incident=incident,
     )  # fmt: skip
+
+
+def no_file(_sample: StackSample) -> Path:
+    raise AssertionError("nobody asked for stacks")
 
 
 def test_a_window_starts_with_what_a_replay_needs_though_it_is_long_past():
@@ -62,7 +66,7 @@ def test_an_incident_is_written_once_with_the_records_up_to_then():
         written.append((asked.incident.key, [record.seq for record in records]))
         return Path("/kept") / asked.incident.key
 
-    shelf = Shelf(write)
+    shelf = Shelf(write, no_file)
     shelf.see(frame(1))
     assert not shelf.is_settled("k")
     shelf.keep(snapshot())
@@ -79,7 +83,7 @@ def test_a_folder_that_cannot_be_written_settles_the_incident_without_a_path(err
     def write(_asked, _records) -> Path:
         raise error
 
-    shelf = Shelf(write)
+    shelf = Shelf(write, no_file)
     shelf.keep(snapshot("a"))
     shelf.keep(snapshot("b"))
     shelf.close(LONG_S)
@@ -95,9 +99,36 @@ def test_a_disk_that_hangs_does_not_hold_up_the_loop():
         gate.wait(LONG_S)
         return Path("/kept") / asked.incident.key
 
-    shelf = Shelf(write)
+    shelf = Shelf(write, no_file)
     shelf.keep(snapshot())
     shelf.see(frame(1))
     shelf.close(0.01)
     assert not shelf.is_settled("k")
     gate.set()
+
+
+def test_only_stacks_that_a_person_asked_for_become_a_file_and_its_path_is_told():
+    written = []
+
+    def write_asked(sample: StackSample) -> Path:
+        written.append(sample.label)
+        return Path("/kept/asked.txt")
+
+    shelf = Shelf(lambda _asked, _records: None, write_asked)
+    assert shelf.asked_path() is None
+    for label in ("census", "asked", "A"):
+        shelf.see(StackSample(t=1.0, pid=4, label=label, tool="py-spy"))
+    shelf.close(LONG_S)
+    assert written == ["asked"]
+    assert shelf.asked_path() == "/kept/asked.txt"
+
+
+def test_stacks_that_cannot_be_kept_say_why(caplog):
+    def write_asked(_sample: StackSample) -> Path:
+        raise OSError(28, "No space left on device")
+
+    shelf = Shelf(lambda _asked, _records: None, write_asked)
+    shelf.see(StackSample(t=1.0, pid=4, label="asked", tool="py-spy"))
+    shelf.close(LONG_S)
+    assert shelf.asked_path() == "not kept: No space left on device"
+    assert "No space left" in caplog.text

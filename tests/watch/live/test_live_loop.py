@@ -98,6 +98,9 @@ class Memory:
     def path(self, key: str):
         return self.paths.get(key)
 
+    def asked_path(self):
+        return self.paths.get("asked")
+
     def is_settled(self, key: str) -> bool:
         return key in self.paths
 

@@ -10,14 +10,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dflash_watch.errors import WatchError
-from dflash_watch.frame import CaptureHeader, Frame, Hello, Record, parse_record, render_record
-from dflash_watch.model import Snapshot
+from dflash_watch.frame import (
+    CaptureHeader,
+    Frame,
+    Hello,
+    Record,
+    StackSample,
+    parse_record,
+    render_record,
+)
+from dflash_watch.model import ASKED, Snapshot
 from dflash_watch.outlet import Outlet
 
 WINDOW_RECORDS = 900
 INCIDENTS_THAT_MAY_WAIT = 8
 logger = logging.getLogger(__name__)
 WriteIncident = Callable[[Snapshot, Sequence[Record]], Path | None]
+WriteAsked = Callable[[StackSample], Path]
+ASKED_THAT_MAY_WAIT = 4
 
 
 class RecentRecords:
@@ -56,18 +66,23 @@ def unpack(packed: Sequence[bytes]) -> list[Record]:
 
 
 class Shelf:
-    """Writes each incident's folder once, beside the watching.
+    """Writes each incident's folder once, and stacks a person asked for, beside the watching.
 
     Args:
         write: makes the folder; None when it decided not to (rate limit, size budget).
+        write_asked: makes the file of a sample that a person asked for.
     """
 
-    def __init__(self, write: WriteIncident) -> None:
-        self._write_folder = write
+    def __init__(self, write: WriteIncident, write_asked: WriteAsked) -> None:
+        self._write_folder, self._write_file = write, write_asked
         self._recent = RecentRecords()
         self._lock = threading.Lock()
         self._asked: set[str] = set()
         self._settled: dict[str, str | None] = {}
+        self._asked_path: str | None = None
+        self._files: Outlet[StackSample] = Outlet(
+            "asked stacks", self._write_asked, capacity=ASKED_THAT_MAY_WAIT
+        )
         self._outlet: Outlet[tuple[Snapshot, list[bytes]]] = Outlet(
             "incidents", self._write, capacity=INCIDENTS_THAT_MAY_WAIT
         )
@@ -75,6 +90,13 @@ class Shelf:
     def see(self, record: Record) -> None:
         """Remember a record for the window of an incident."""
         self._recent.add(record)
+        if isinstance(record, StackSample) and record.label == ASKED:
+            self._files.put(record)
+
+    def asked_path(self) -> str | None:
+        """Where the newest sample that a person asked for is, or why it is nowhere."""
+        with self._lock:
+            return self._asked_path
 
     def keep(self, snapshot: Snapshot) -> None:
         """Write the folder of the snapshot's incident, once."""
@@ -96,7 +118,17 @@ class Shelf:
 
     def close(self, timeout_s: float) -> None:
         """Finish the folder that is being written, within the time given."""
+        self._files.close(timeout_s)
         self._outlet.close(timeout_s)
+
+    def _write_asked(self, sample: StackSample) -> None:
+        try:
+            told = str(self._write_file(sample))
+        except OSError as error:
+            told = f"not kept: {error.strerror}"
+            logger.warning("stacks that were asked for are %s", told)
+        with self._lock:
+            self._asked_path = told
 
     def _write(self, asked: tuple[Snapshot, list[bytes]]) -> None:
         snapshot, packed = asked

@@ -49,7 +49,8 @@ def open_look(
         environment=context.environment,
         dry_run=given.dry_run,
     )
-    shelf = Shelf(IncidentWriter(folder, request.options, playbooks).write)
+    writer = IncidentWriter(folder, request.options, playbooks)
+    shelf = Shelf(writer.write, writer.write_asked)
     limits = limits_path(state_dir(), request.place, request.target)
     engine = Engine(request.options, playbooks, limits=read_limits(limits))
     keeper = LimitsKeeper(limits, clock)
