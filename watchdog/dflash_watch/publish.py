@@ -20,6 +20,7 @@ from typing import IO, Any
 
 import msgspec
 
+from dflash_watch.errors import EXIT_UNKNOWN
 from dflash_watch.model import Snapshot
 from dflash_watch.outlet import Outlet
 
@@ -142,6 +143,10 @@ class EngineProcess:
             self._errors.seek(0)
             told = self._errors.read()[-MAX_COMPLAINT_BYTES:]
         self.complaint = told.decode("utf-8", "replace")
+        if self.code < 0:
+            name = signal.Signals(-self.code).name
+            self.complaint += f"dflash-watch: the engine of the dashboard was ended by {name}\n"
+            self.code = EXIT_UNKNOWN
 
     @contextlib.contextmanager
     def ending_this_process(self) -> Iterator[None]:

@@ -153,3 +153,19 @@ def test_wait_statuses_are_read_as_the_kernel_means_them():
     assert how_it_ended(9) == (-9, "ended by signal 9")
     assert how_it_ended(0) == (0, "exit code 0")
     assert how_it_ended(None)[0] is None
+
+
+def test_what_begins_and_never_ends_takes_bounded_room():
+    made, count = Window(lambda: LogReader(())), 1000
+    for i in range(count):
+        events = (
+            {"kind": "autotune", "edge": "begin", "kernel": f"k{i}", "key": "a", "t": T0},
+            {"kind": "phase", "edge": "begin", "name": "evaluating", "worker": f"w{i}", "t": T0},
+            {"kind": "worker-failed", "worker": f"w{i}", "t": T0},
+        )
+        named = log(f"line {i}\n", offset=0, inode=i, via=f"fd {i}")
+        first = log("step 1\n", offset=7 * i, inode=9)
+        made.take(frames(1, start=i, events=events, logs=(*first, *named))[0])
+    told = made.told
+    assert max(len(told.tuning), len(told.phases), len(told.failed), len(made.logs.tracks)) <= 101
+    assert {"fd 1", f"fd {count - 1}"} <= set(made.logs.tracks)

@@ -49,6 +49,18 @@ def test_a_module_in_the_current_folder_cannot_stand_in_for_one_of_ours(environm
     assert "unknown option --zzz" in shown.stderr
 
 
+def test_an_engine_that_is_killed_is_named_and_the_exit_code_says_cannot_tell(environment):
+    killed = DASHBOARD.replace(
+        'print("told"', 'os.kill(engine._process.pid, signal.SIGKILL); print("told"'
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", killed, "--pid", str(os.getpid())], env=environment, text=True,
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert shown.stdout.split("\n")[:2] == ["told", "3"]
+    assert "the engine of the dashboard was ended by SIGKILL" in shown.stderr
+
+
 WAITING = """
 import os, sys, time
 from dflash_watch.publish import EngineProcess

@@ -15,6 +15,8 @@ from dflash_watch.readers import facts as f
 
 LINES = 200
 KEPT = 100
+MOST_LOGS = 32
+"""Logs remembered of those that are not written any more."""
 PAGE_BYTES = 4096
 
 
@@ -169,8 +171,15 @@ class Logs:
                 self.tracks[sample.via] = track
             track.path = sample.path
             self.fresh.extend(track.take(sample, t))
+        self._forget({sample.via for sample in samples or ()})
         for fact in self.fresh:
             self._note(fact)
+
+    def _forget(self, current: set[str]) -> None:
+        """Keep logs that are written now, and of the others those that grew last."""
+        left = [via for via in self.tracks if via not in current]
+        for via in sorted(left, key=lambda one: self.tracks[one].grown_t or 0.0)[:-MOST_LOGS]:
+            del self.tracks[via]
 
     def _note(self, fact: f.LogFact) -> None:
         match fact:

@@ -86,7 +86,7 @@ class Told:
         """Newest `throughput` event."""
         self.steps: deque[tuple[float, int]] = deque(maxlen=KEPT)
         """(moment, step) of throughput and heartbeat events."""
-        self.failed: list[Event] = []
+        self.failed: deque[Event] = deque(maxlen=KEPT)
         self.tuning: dict[str, float] = {}
         """Kernel and key -> since when it is being tuned."""
         self.exit: Event | None = None
@@ -130,11 +130,7 @@ class Told:
             case "worker-failed":
                 self.failed.append(event)
             case "autotune":
-                key = f"{event.get('kernel')} {event.get('key')}"
-                if event.get("edge") == "begin":
-                    self.tuning[key] = t
-                else:
-                    self.tuning.pop(key, None)
+                self._tune(f"{event.get('kernel')} {event.get('key')}", event)
             case "exit":
                 self.exit = event
 
@@ -145,12 +141,21 @@ class Told:
             if self.exit is not None and t - self.exit["t"] > LAST_STEP_S:
                 self.exit = None  # what makes steps has not ended, whatever was written before
 
+    def _tune(self, key: str, event: Event) -> None:
+        if event.get("edge") != "begin":
+            self.tuning.pop(key, None)
+            return
+        self.tuning[key] = event["t"]
+        if len(self.tuning) > KEPT:  # begun and never ended: the oldest is forgotten
+            del self.tuning[next(iter(self.tuning))]
+
     def _phase(self, event: Event, t: float) -> None:
         name, worker = str(event.get("name")), event.get("worker")
         if event.get("edge") == "begin":
             budget, detail = event.get("budget_s"), event.get("detail")
             told = str(detail) if detail is not None else None
             self.phases.append(OpenPhase(name, t, budget, told, worker))
+            del self.phases[:-KEPT]
             return
         for phase in reversed(self.phases):
             if phase.name == name and phase.worker == worker:
