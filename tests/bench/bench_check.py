@@ -25,12 +25,16 @@ from e2e.places.bench import proxmox  # noqa: E402 - the path comes first
 from e2e.places.fixtures import Proxmox  # noqa: E402
 
 TARGET_RATIO, WINDOW_S = 1.5, 2.0
+DEVELOPERS = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+"""Not set where a user has installed this: byte code is kept after the first, cold round."""
 QUERY = "nvidia-smi --query-gpu=index,memory.used,utilization.gpu --format=csv,noheader"
 
 
 def wall_s(argv: list[str], allowed: tuple[int, ...]) -> float:
     """Wall time of a command, in seconds."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(FOLDERS)}
+    for name in DEVELOPERS:
+        environment.pop(name, None)
     begin = time.perf_counter()
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     taken = time.perf_counter() - begin

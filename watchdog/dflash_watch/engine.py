@@ -17,6 +17,7 @@ from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next, settling_look
 from dflash_watch.endings import Judgement
 from dflash_watch.findings import Findings, Line, notable
 from dflash_watch.frame import Frame, Record
+from dflash_watch.history import gaps_before
 from dflash_watch.incidents import BAD, Incidents, Situation
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.model import (
@@ -57,6 +58,7 @@ class Engine:
         options: what the person said about the run.
         playbooks: failure -> playbook (`playbooks.load_playbooks`).
         limits: learned in an earlier watching of the same run; of another they are dropped.
+        takes_stacks: the stack samples that snapshots want will be taken.
     """
 
     def __init__(
@@ -65,7 +67,9 @@ class Engine:
         playbooks: Mapping[str, Playbook],
         *,
         limits: LearnedLimits | None = None,
+        takes_stacks: bool = True,
     ) -> None:
+        self._takes_stacks = takes_stacks
         self._options, self._playbooks = options, playbooks
         signatures = _signatures(playbooks.values())
         self._window = Window(lambda: LogReader(signatures), signatures)
@@ -90,6 +94,11 @@ class Engine:
     def limits(self) -> LearnedLimits:
         """What was learned; `to_data` of it survives a restart of the watchdog."""
         return self._limits
+
+    @property
+    def progress(self) -> Progress:
+        """Steps, phases and work of the run."""
+        return self._progress
 
     @property
     def window(self) -> Window:
@@ -124,11 +133,20 @@ class Engine:
 
     def _learn(self) -> None:
         self._adopt()
+        had_steps = self._progress.first_step_t is not None
         gap = self._progress.advance(self._window)
+        if not had_steps and self._progress.first_step_t is not None:
+            self._learn_from_before()
         if gap is not None:
             if not self._alarmed:
                 self._limits.observe(gap.phase, gap.longest_s, gap.steps, gap.over_s)
             self._alarmed = False
+
+    def _learn_from_before(self) -> None:
+        """The first steps that are seen may be the last of many."""
+        if not self._limits.is_taught("training"):
+            for gap in gaps_before(self._window):
+                self._limits.observe(gap.phase, gap.longest_s, gap.steps, gap.over_s)
 
     def _adopt(self) -> None:
         """Limits brought along are taken when they are this run's own."""
@@ -166,6 +184,7 @@ class Engine:
             is_taught=self._limits.is_taught("training"), options=self._options,
             waits=read_waits(self._window.told.workers),
             suspect_since_t=self._incidents.rounds.since_t, comparison=self._compare(),
+            takes_stacks=self._takes_stacks,
         )  # fmt: skip
 
     def _judge(self, view: View, symptoms: tuple[Symptom, ...]) -> Judgement:

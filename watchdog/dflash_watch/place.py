@@ -1,11 +1,14 @@
-"""Where a run lives and which run it is: plain values from the command line."""
+"""Where a run lives and which run it is: plain values from the command line.
+
+Named tuples: a check starts its connection with these before it loads anything larger.
+"""
 
 from __future__ import annotations
 
-from dflash_watch.model import Record
+from typing import NamedTuple
 
 
-class Place(Record, frozen=True, kw_only=True):
+class Place(NamedTuple):
     """The way to the machine or container.
 
     `entry` and `entry_arg` name a row of transport/entries.py: (`pct`, `200`), (`docker`, `train`).
@@ -33,7 +36,7 @@ class Place(Record, frozen=True, kw_only=True):
         return " · ".join(part for part in parts if part)
 
 
-class TargetChoice(Record, frozen=True, kw_only=True):
+class TargetChoice(NamedTuple):
     """Which run: at most one is set; none means the newest run found."""
 
     run_dir: str | None = None

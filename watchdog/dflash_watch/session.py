@@ -23,7 +23,7 @@ from dflash_watch.transport import tool, way
 from dflash_watch.transport.agent_link import AgentLink
 from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
 from dflash_watch.transport.backoff import delay_s
-from dflash_watch.transport.base import Host, Reason, TransportError
+from dflash_watch.transport.base import Host, Reason, Stream, TransportError
 
 _WAIT_S = 0.1
 _LOOK_S = 5.0
@@ -79,6 +79,8 @@ class Session:
         clock: this machine's.
         ask: where a secret is asked for; by default the terminal, if a person sits there.
         program: what is run over there; our agent by default.
+        early: that program's script, started at the place already (`way.enter_early`). Should it
+            not get as far as a first word, the way is gone again from its start.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Session:
         *,
         ask: Ask = ask_on_terminal,
         program: Callable[[], Program] = build_program,
+        early: Stream | None = None,
     ) -> None:
         self._place, self._target, self._every_s, self._clock = place, target, every_s, clock
         self._ask, self._build = remembering(ask), program
@@ -98,6 +101,8 @@ class Session:
         self._wanted: dict[int, _Wanted] = {}
         self._closing, self._retry = threading.Event(), threading.Event()
         self._host: Host | None = None
+        self._early = early
+        self._link: AgentLink | None = None
         self._hello: Hello | None = None
         self._was_up = self._tool_sent = False
         self._attempt, self._last_seq = 0, -1
@@ -131,11 +136,13 @@ class Session:
         """Ask for a stack sample; exactly one arrives as a record, with `error` if it failed."""
         until_s = self._clock.monotonic_s() + _STACKS_S
         self._orders.put(_Wanted(pid, label, until_s))
+        self._wake()
 
     def set_pace(self, every_s: float) -> None:
         """Seconds between frames from now on, over reconnects too."""
         self._every_s = every_s
         self._orders.put(every_s)
+        self._wake()
 
     def retry_now(self) -> None:
         """Do not wait for the next attempt to connect."""
@@ -145,7 +152,13 @@ class Session:
         """End the agent and let go, within a second whatever the other side does."""
         self._closing.set()
         self._retry.set()
+        self._wake()
         self._thread.join(0.95)
+
+    def _wake(self) -> None:
+        """What was ordered is done now, not when the next bytes come."""
+        if (link := self._link) is not None:
+            link.wake()
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -158,11 +171,14 @@ class Session:
             self._let_go()
 
     def _attempt_once(self) -> None:
+        was_early = self._early is not None and self._place.host is not None
         try:
             self._serve()
         except UsageError as error:
             self._give_up(error)
         except TransportError as error:
+            if was_early and not self._was_up and error.reason is not Reason.TIMEOUT:
+                return  # OpenSSH's client did not get in: the way of our own knows why
             if error.permanent and not self._was_up:
                 self._give_up(error)
             elif not self._closing.is_set():
@@ -171,13 +187,9 @@ class Session:
     def _serve(self) -> None:
         """One agent from start to end; returns when closing."""
         program = self._build()
-        if self._host is None:
-            self._host = way.open_host(self._place, self._ask, self._say)
-        self._say("container" if self._place.entry else "agent")
-        command = ("sh", "-c", program.script)
-        stream = way.enter(self._host, self._place, command, self._place.connect_timeout_s)
-        link = AgentLink(stream, self._place, self._clock.monotonic_s())
+        link = AgentLink(self._enter(program), self._place, self._clock.monotonic_s())
         link.start(program.code, self._config(program))
+        self._link = link
         self._hello, self._last_seq, self._tool_sent = None, -1, False
         try:
             while not self._closing.is_set():
@@ -186,11 +198,24 @@ class Session:
                     if not self._closing.is_set():
                         self._take(data, program)
         finally:
-            self._hello = None
+            self._hello = self._link = None
             link.stop()
 
+    def _enter(self, program: Program) -> Stream:
+        """The program's streams: those that were opened early, once, else new ones."""
+        early, self._early = self._early, None
+        last_step = "container" if self._place.entry else "agent"
+        if early is not None:
+            self._say(last_step)
+            return early
+        if self._host is None:
+            self._host = way.open_host(self._place, self._ask, self._say)
+        self._say(last_step)
+        command = ("sh", "-c", program.script)
+        return way.enter(self._host, self._place, command, self._place.connect_timeout_s)
+
     def _config(self, program: Program) -> dict[str, Any]:
-        target = msgspec.to_builtins(self._target)
+        target = self._target._asdict()
         return {
             "protocol": PROTOCOL,
             "nonce": secrets.token_hex(8),

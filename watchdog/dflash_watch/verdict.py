@@ -23,6 +23,8 @@ GIL_BEFORE_STEPS_S = 60.0
 """Before the first step a C call may keep the interpreter for long: parsing, loading."""
 CONFIRM_S = 10.0
 """Longest wait for stack samples before a suspicion is believed without them."""
+SEEN_STILL_S = 1.0
+"""Stillness that a single look must have seen."""
 MOVING_LIMITS = 4.0
 """Stacks that move without work, steps or words are believed for so many limits."""
 UNSTEPPED_S = 900.0
@@ -248,6 +250,9 @@ def _unseen_work(
 
 def _is_confirmed(view: View) -> bool:
     """Two samples in which nothing moved, or a reason why there are none, or enough waiting."""
+    if not view.takes_stacks:  # what was silent long before this look has been waited for
+        still_s = view.progress.still_s(view.window)
+        return still_s >= SEEN_STILL_S and view.silent_over_s() > CONFIRM_S
     if view.suspect_since_t is None:
         return False
     if view.comparison is not None:

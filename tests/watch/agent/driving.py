@@ -118,6 +118,10 @@ class AgentProcess:
             last = record
         raise AssertionError(f"never came; last: {json.dumps(last)[:3000]}")
 
+    def agent_pid(self) -> int:
+        """The agent's own process; its entry script waits above it. Before any frame is read."""
+        return int(self.until(lambda record: record["type"] == "hello")["agent_pid"])
+
     def frame(
         self, wanted: Callable[[dict[str, Any]], Any] = lambda _frame: True
     ) -> dict[str, Any]:

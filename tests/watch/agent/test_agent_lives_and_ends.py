@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import pythons
 from dflash_watch.agent.bundle import build_agent
-from dflash_watch.agent.stub import ENTRY_SCRIPT, EXIT_NO_PYTHON, STUB
+from dflash_watch.agent.stub import ENTRY_SCRIPT, EXIT_AGENT_FAILED, EXIT_NO_PYTHON, STUB
 from watch.agent.driving import AgentProcess, typed, wait_for
 
 Start = Callable[..., AgentProcess]
@@ -48,8 +48,9 @@ def test_frames_count_up_by_one_and_the_clock_moves(agent: Start, trainer):
 
 def test_end_of_input_ends_it_at_once_and_leaves_no_process(agent: Start, trainer):
     run = agent({"pid": trainer.pid})
+    pid = run.agent_pid()
     run.frame(lambda frame: frame["seq"] >= 1)
-    children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     assert run.end(3.0) == 0
     assert all(not Path(f"/proc/{pid}").exists() or gone(pid) for pid in children)
 
@@ -176,8 +177,9 @@ def test_two_watchers_of_one_run_each_get_the_whole_log(agent: Start, trainer):
 
 def test_the_agent_gives_way_and_is_killed_first(agent: Start, trainer):
     run = agent({"pid": trainer.pid})
+    pid = run.agent_pid()
     run.frame()
-    pid = run.process.pid
+    run.frame()
     assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 10
     assert int(Path(f"/proc/{pid}/oom_score_adj").read_text()) == 900
 
@@ -230,6 +232,34 @@ def test_a_python_is_found_through_a_running_one_when_path_has_none(
     assert run.frame()["run"]["state"] == "found"
 
 
+@pytest.mark.parametrize("status", [1, 2, 95, 126])
+def test_a_python_that_will_not_do_is_passed_over_with_the_input_unread(
+    agent: Start, program, tmp_path, status
+):
+    (tmp_path / "bin").mkdir()
+    for name, text in (("python3", f"exit {status}"), ("python", f'exec {sys.executable} "$@"')):
+        wrapper = tmp_path / "bin" / name
+        wrapper.write_text(f"#!/bin/sh\n{text}\n")
+        wrapper.chmod(0o755)
+    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    run = agent({"pid": program().pid}, env=env)
+    assert run.frame()["run"]["state"] == "found"
+
+
+def test_a_failing_agent_is_no_reason_to_try_the_next_python(tmp_path):
+    script = ENTRY_SCRIPT.replace("end = main(c)", "end = main(1 / 0)")
+    code, _ = build_agent()
+    done = subprocess.run(
+        ["/bin/sh", "-c", script],
+        input=b"%d 2\n%b{}" % (len(code), code),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == EXIT_AGENT_FAILED
+    assert done.stderr.count(b"ZeroDivisionError: ") == 1
+
+
 def test_broken_input_is_refused_with_a_mark():
     done = subprocess.run(
         [sys.executable, "-I", "-c", STUB], input=b"garbage\n", capture_output=True, check=False
@@ -246,12 +276,6 @@ def test_the_agent_starts_where_memory_files_cannot_be_made(agent: Start, traine
     wrapper.chmod(0o755)
     run = agent({"pid": trainer.pid}, python=str(wrapper))
     assert run.frame()["run"]["state"] == "found"
-
-
-def test_the_same_sources_give_the_same_bytes():
-    first = build_agent()
-    build_agent.cache_clear()
-    assert build_agent() == first
 
 
 def test_the_stub_holds_no_single_quote_and_the_script_is_one_argument():

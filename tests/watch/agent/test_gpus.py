@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -216,10 +217,11 @@ def test_a_driver_that_answers_again_ends_the_gap_without_piling_up(
     agent: Start, trainer, fake_nvml
 ):
     run = agent({"pid": trainer.pid}, gpu_library=str(fake_nvml.library))
+    pid = run.agent_pid()
     run.frame(lambda frame: frame.get("gpus"))
     fake_nvml.hang("nvmlDeviceGetPowerUsage")
     run.frame(lambda frame: any(gap["source"] == "gpu" for gap in frame["gaps"]))
-    children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children")
+    children = Path(f"/proc/{pid}/task/{pid}/children")
     assert len(children.read_text().split()) == 1
     fake_nvml.heal("nvmlDeviceGetPowerUsage")
     healed = run.until(lambda record: record.get("gpus"), 60.0)
@@ -230,10 +232,11 @@ def test_a_driver_that_answers_again_ends_the_gap_without_piling_up(
 def test_an_agent_that_is_killed_leaves_no_stuck_child(agent: Start, trainer, fake_nvml):
     fake_nvml.hang("nvmlDeviceGetPowerUsage")
     run = agent({"pid": trainer.pid}, gpu_library=str(fake_nvml.library))
+    pid = run.agent_pid()
     run.frame(lambda frame: frame["seq"] >= 1)
-    children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     assert len(children) == 1
-    run.process.kill()
+    os.kill(pid, signal.SIGKILL)
     run.process.wait()
     wait_for(lambda: not Path(f"/proc/{children[0]}").exists(), 5.0)
 

@@ -2,9 +2,12 @@
 
 import msgspec
 import pytest
-from dflash_watch.commands.check import Patience, explain_absence, temper
+from dflash_watch.commands.glance import Patience, admit, explain_absence, is_undecided, temper
+from dflash_watch.detectors.examples import frames, log, process
+from dflash_watch.engine import Engine
 from dflash_watch.frame import Frame, LinkChange, RunSample
-from dflash_watch.model import Board, Confidence, EvidenceKind, Snapshot, Verdict
+from dflash_watch.model import Board, Confidence, EvidenceKind, RunOptions, Snapshot, Verdict
+from dflash_watch.playbooks import load_playbooks
 
 
 class Hand:
@@ -115,3 +118,46 @@ def test_steps_that_were_seen_to_go_on_need_no_longer_look():
     snapshot = seen(1.0)
     assert temper(snapshot, 2.0, 3) == snapshot
     assert temper(msgspec.structs.replace(snapshot, t=2.0), 2.0, 0) != snapshot
+
+
+def looked(silent_s: float, *, steps: int = 3, moves: bool = False) -> tuple[Snapshot, Engine]:
+    """A check of a run whose log ended so long ago and told so few steps."""
+
+    def old(i: int):
+        lines = "".join(f"step {step} loss 2.0\n" for step in range(1, steps + 1))
+        return log(lines if i == 0 else "", mtime_age_s=silent_s + i)
+
+    engine = Engine(RunOptions(), load_playbooks(), takes_stacks=False)
+    ticks = (lambda i: 1000 + 50 * i) if moves else (lambda _: 1000)
+
+    def parts(i: int):
+        return (process(i, age_s=600.0 + i, cpu_ticks=ticks(i)),)
+
+    for record in frames(5, logs=old, processes=parts):
+        snapshot = engine.advance(record)
+    return snapshot, engine
+
+
+def test_silence_without_a_known_pace_cannot_be_told_from_a_stall():
+    snapshot, engine = looked(30.0)
+    assert snapshot.verdict is Verdict.RUNNING
+    assert is_undecided(snapshot, engine)
+    said = admit(snapshot)
+    assert said.summary.startswith("cannot tell from one look: nothing moves")
+    assert said.confidence is Confidence.LOW
+
+
+@pytest.mark.parametrize("given", [{"silent_s": 3.0}, {"silent_s": 30.0, "moves": True}])
+def test_a_step_of_just_now_and_work_that_moves_decide(given):
+    assert not is_undecided(*looked(**given))
+
+
+def test_a_known_pace_decides():
+    snapshot, engine = looked(30.0, steps=40)
+    assert engine.limits.is_taught("training")
+    assert not is_undecided(snapshot, engine)
+
+
+def test_a_run_without_a_step_is_undecided_once_its_log_was_silent_for_long():
+    assert is_undecided(*looked(90.0, steps=0))
+    assert not is_undecided(*looked(20.0, steps=0))

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,39 @@ def test_check_on_a_stopped_run_is_critical(bench: Bench):
     (told,) = objects(shown.stdout)
     assert (told["verdict"], told["failure"]) == ("stalled", "process-stopped")
     assert shown.returncode == 2
+
+
+STILL = """
+import sys, time
+for step in range(1, 41):
+    print(f"2026-11-29 10:{step // 60:02d}:{step % 60:02d} step {step}/100 loss 2.0", flush=True)
+time.sleep(600)
+"""
+
+
+def test_check_on_a_run_that_fell_silent_before_anybody_looked_is_critical(bench: Bench):
+    (bench.folder / "still.py").write_text(STILL)
+    run = bench.run(str(bench.folder / "still.py"))
+    log = bench.folder / "run.log"
+    until(lambda: "step 40" in log.read_text(), "its last line")
+    os.utime(log, (time.time() - 60, time.time() - 60))
+    shown = bench.watch("check", "--json", "--pid", str(run.pid))
+    (told,) = objects(shown.stdout)
+    assert (told["verdict"], shown.returncode) == ("stalled", 2)
+    assert "no step for 1 m" in told["summary"]
+
+
+def test_check_that_cannot_tell_says_so_and_exits_with_3(bench: Bench):
+    text = STILL.replace("range(1, 41)", "range(1, 4)").replace("2026-11-29 10:", "")
+    (bench.folder / "still.py").write_text(text)
+    run = bench.run(str(bench.folder / "still.py"))
+    log = bench.folder / "run.log"
+    until(lambda: "step 3" in log.read_text(), "its last line")
+    os.utime(log, (time.time() - 30, time.time() - 30))
+    shown = bench.watch("check", "--pid", str(run.pid))
+    assert shown.returncode == 3
+    assert shown.stdout.startswith("DFLASH UNKNOWN - running")
+    assert "cannot tell from one look" in shown.stdout
 
 
 def test_check_leaves_nothing_behind_and_writes_nothing(bench: Bench):

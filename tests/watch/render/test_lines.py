@@ -122,7 +122,7 @@ def test_a_finite_phase_warns_past_its_budget(spent: float | None, code: int) ->
 
 
 def test_check_prints_one_line_with_figures_behind_one_bar() -> None:
-    line = render_check(deadlocked())
+    line = render_check(deadlocked(), 2)
     assert line.startswith("DFLASH CRITICAL - stalled for 20 s, pipeline-deadlock (drafter-1): ")
     assert line.count("|") == 1
     assert line.endswith("| step=120;;;0;300 tokens_per_s=14200 step_age=0.1s")
@@ -130,7 +130,7 @@ def test_check_prints_one_line_with_figures_behind_one_bar() -> None:
 
 
 def test_check_stays_short_and_on_one_line_whatever_the_text() -> None:
-    line = render_check(healthy(summary="a\nb\x1b[31m\u202e|" + "x" * 5000))
+    line = render_check(healthy(summary="a\nb\x1b[31m\u202e|" + "x" * 5000), 0)
     assert len(line) < 600
     assert "\n" not in line
     assert "\x1b" not in line
@@ -138,7 +138,9 @@ def test_check_stays_short_and_on_one_line_whatever_the_text() -> None:
 
 
 def test_a_healthy_run_is_ok_without_a_failure_name() -> None:
-    assert render_check(healthy()).startswith("DFLASH OK - running for 1 m 00 s: step 120 of 300")
+    assert render_check(healthy(), 0).startswith(
+        "DFLASH OK - running for 1 m 00 s: step 120 of 300"
+    )
 
 
 # -- lines for people ----------------------------------------------------------------------------

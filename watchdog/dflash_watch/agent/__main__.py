@@ -10,7 +10,7 @@ from typing import Any, Dict
 
 from dflash_watch.agent.look import Look
 from dflash_watch.agent.loop import Loop, say
-from dflash_watch.agent.manners import be_modest, give_memory_back, raise_descriptor_limit
+from dflash_watch.agent.manners import give_memory_back, raise_descriptor_limit
 from dflash_watch.agent.probes.gpus import GpuSource
 
 
@@ -26,7 +26,6 @@ def main(config_bytes: bytes) -> int:
     config: Dict[str, Any] = json.loads(config_bytes.decode("utf-8"))
     target = absolute(config.get("target") or {})
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    be_modest()
     raise_descriptor_limit()
     os.chdir("/")
     gpus = None if config.get("gpus") is False else GpuSource("/proc", config.get("gpu_library"))

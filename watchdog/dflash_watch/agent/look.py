@@ -7,6 +7,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from dflash_watch.agent import proc
+from dflash_watch.agent.child import Child
 from dflash_watch.agent.cost import CostMeter
 from dflash_watch.agent.files import Files
 from dflash_watch.agent.logsources import SourceFinder, is_unbuffered
@@ -66,7 +67,7 @@ class Look:
         run = self._guard(gaps, "run", lambda: self.run.update(now_s))
         self._seq += 1
         pids = self.run.pids[:MAX_PROCESSES]
-        if self._gpus is not None:
+        if self._gpus is not None and self._seq > 1:
             self._gpus.ask(pids, now_s)
         files = self._guard(gaps, "log", lambda: self._files.ask(self._file_request(now_s), now_s))
         samples = self._guard(gaps, "process", lambda: self._read_processes(pids, now_s, gaps))
@@ -86,10 +87,21 @@ class Look:
         # After the files: a changed run.json belongs into this very frame.
         frame["run"] = self._with_manifest(run)
         frame["gaps"] = gaps
-        sources = (self._files, self._panes, self._gpus, self.run)
-        living = [each.child for each in sources if each is not None and each.child is not None]
-        frame["cost"] = self._cost.read(started_s, time.monotonic(), living, left_out)
+        frame["cost"] = self._cost.read(started_s, time.monotonic(), self._living(), left_out)
         return frame
+
+    def begin_gpus(self) -> None:
+        """Ask the driver for the second frame: its first answer takes longer than all the rest."""
+        if self._gpus is not None:
+            self._gpus.ask(self.run.pids[:MAX_PROCESSES], proc.boot_s())
+
+    def children(self) -> List[int]:
+        """Processes that are asked for what can block."""
+        return [child.pid for child in self._living() if child.pid is not None]
+
+    def _living(self) -> List[Child]:
+        sources = (self._files, self._panes, self._gpus, self.run)
+        return [each.child for each in sources if each is not None and each.child is not None]
 
     def tool_directories(self, pid: int) -> List[str]:
         """Where the environment of the run's Python keeps its tools."""
@@ -198,7 +210,7 @@ class Look:
             host["disks"] = files["disks"]
 
     def _add_gpus(self, frame: Dict[str, Any], gaps: List[Dict[str, Any]]) -> None:
-        if self._gpus is not None:
+        if self._gpus is not None and self._seq > 1:
             frame.update(self._gpus.collect(proc.boot_s(), COLLECT_WAIT_S, gaps))
 
     def _add_unbuffered(self, sample: Dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional
 
 from dflash_watch.agent import AGENT_VERSION, PROTOCOL, proc
 from dflash_watch.agent.look import Look
+from dflash_watch.agent.manners import be_modest
 from dflash_watch.agent.rundir import boot_id
 from dflash_watch.agent.stackjobs import StackJobs
 from dflash_watch.agent.tools import Tools
@@ -78,7 +79,7 @@ class Loop:
         self._left_out = 0
         self._patience_s = float(config.get("reader_patience_s") or PATIENCE_S)
         self._taken_s = time.monotonic()
-        self._stop = False
+        self._stop = self._has_begun = False
 
     def run(self) -> str:
         """Serve until the end; says why it ended."""
@@ -114,6 +115,10 @@ class Loop:
             return
         self._taken_s = now_s
         self._sender.send(self._look.frame(self._left_out))
+        if not self._has_begun:
+            self._has_begun = True
+            self._look.begin_gpus()
+            be_modest([os.getpid(), *self._look.children()])
 
     def _wait(self, until_s: float) -> bool:
         """Serve requests and finished stack samples until a moment; True: the input has ended."""

@@ -5,31 +5,37 @@ from __future__ import annotations
 import gc
 import os
 import resource
+from typing import Iterable
 
 
-def be_modest() -> None:
-    """Give way to the run: processor, disk, and memory when the kernel must choose."""
-    for step in (_be_nice, _be_idle_on_disk, _be_killed_first):
-        try:
-            step()
-        except (OSError, AttributeError, ValueError):
-            continue  # not allowed here: no reason not to watch
+def be_modest(pids: Iterable[int]) -> None:
+    """Give way to the run: processor, disk, and memory when the kernel must choose.
+
+    Called after the first look, which somebody waits for: on a busy machine it would take ten times
+    as long. Children started later inherit all three.
+    """
+    for pid in pids:
+        for step in (_be_nice, _be_idle_on_disk, _be_killed_first):
+            try:
+                step(pid)
+            except (OSError, AttributeError, ValueError):
+                continue  # not allowed here, or gone: no reason not to watch
 
 
-def _be_nice() -> None:
-    os.nice(10)
+def _be_nice(pid: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, pid, min(os.getpriority(os.PRIO_PROCESS, pid) + 10, 19))
 
 
-def _be_idle_on_disk() -> None:
+def _be_idle_on_disk(pid: int) -> None:
     import ctypes
 
     number = {"x86_64": 251, "aarch64": 30}.get(os.uname().machine)
     if number is not None:
-        ctypes.CDLL(None).syscall(number, 1, 0, 3 << 13)  # ioprio_set(this process, idle class)
+        ctypes.CDLL(None).syscall(number, 1, pid, 3 << 13)  # ioprio_set(process, idle class)
 
 
-def _be_killed_first() -> None:
-    with open("/proc/self/oom_score_adj", "w") as file:
+def _be_killed_first(pid: int) -> None:
+    with open(f"/proc/{pid}/oom_score_adj", "w") as file:
         file.write("900")
 
 

@@ -6,14 +6,20 @@ follow over standard input. Operator's side; the texts run on Python 3.8 and POS
 
 from __future__ import annotations
 
+EXIT_UNFIT_PYTHON = 95
 EXIT_NO_PYTHON = 97
 EXIT_BROKEN_INPUT = 98
+EXIT_AGENT_FAILED = 99
 
 # Reads "<bytes of zipapp> <bytes of config>\n", both parts, and starts the agent. The code lies in
-# a memory file, else (old C libraries) is imported straight from the bytes. No single quotes: the
-# whole text stands between two of them in the script.
+# a memory file, else (old C libraries) is imported straight from the bytes. A Python that will not
+# do says so before it has read anything, so that the next one can be tried on the same input. No
+# single quotes: the whole text stands between two of them in the script.
 STUB = """
 import os, sys
+try: import ctypes, json, zlib
+except ImportError: os._exit(95)
+if sys.version_info < (3, 8): os._exit(95)
 def take(n):
     b = b""
     while len(b) < n:
@@ -49,30 +55,37 @@ try:
 except (AttributeError, OSError, ImportError):
     in_memory()
 del z
-from dflash_watch.agent.__main__ import main
-sys.exit(main(c))
+try:
+    from dflash_watch.agent.__main__ import main
+    end = main(c)
+except Exception:
+    import traceback
+    traceback.print_exc(); end = 99
+sys.exit(end)
 """
 
+# Statuses of an interpreter that never came to the agent (cannot run, cannot start, too old, lacks
+# modules): the next one is tried. Asking each first whether it fits would start Python twice.
 ENTRY_SCRIPT = (
     """LC_ALL=C; export LC_ALL; unset PYTHONHOME PYTHONPATH PYTHONSTARTUP
-fit() {
- "$1" -I -S -c 'import sys, zlib, json, ctypes; sys.exit(sys.version_info < (3, 8))' \\
-  </dev/null >/dev/null 2>&1
-}
-go() { exec "$1" -I -S -B -c '"""
+go() {
+ "$1" -I -S -B -c '"""
     + STUB
-    + """'; }
+    + """'
+ s=$?
+ case $s in 1|2|95|126|127) ;; *) exit $s ;; esac
+}
 for p in python3 python /usr/bin/python3 /usr/local/bin/python3 /opt/conda/bin/python3 \\
  /opt/*/bin/python3 /root/miniconda3/bin/python3 "$HOME"/miniconda3/bin/python3 \\
  "$HOME"/.venv/bin/python3 /usr/bin/python3.? /usr/bin/python3.?? \\
  /usr/local/bin/python3.? /usr/local/bin/python3.??; do
- command -v "$p" >/dev/null 2>&1 && fit "$p" && go "$p"
+ command -v "$p" >/dev/null 2>&1 && go "$p"
 done
 for e in /proc/[0-9]*/exe; do
  p=$(readlink "$e" 2>/dev/null) || continue
  case "${p##*/}" in python*|pypy*) ;; *) continue ;; esac
- [ -x "$p" ] && fit "$p" && go "$p"
- [ -x "$e" ] && fit "$e" && go "$e"
+ [ -x "$p" ] && go "$p"
+ [ -x "$e" ] && go "$e"
 done
 echo DFLASH-NO-PYTHON >&2
 exit 97

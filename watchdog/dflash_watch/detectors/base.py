@@ -42,6 +42,8 @@ class View:
     """When the suspicion began whose stack samples count."""
     comparison: Comparison | None = None
     """What moved between them; None with fewer than two."""
+    takes_stacks: bool = True
+    """Will there be any?"""
 
     @property
     def now_t(self) -> float:
@@ -58,10 +60,13 @@ class View:
         due_s = DUE_SHARE * self.limit.seconds if self.is_taught else UNTAUGHT_DUE_S
         return age_s is not None and age_s > due_s
 
+    def silent_over_s(self) -> float:
+        """For how long silence has been past its limit; 0 within it, or before the first step."""
+        return max((self.age_s() or 0.0) - self.limit.seconds, 0.0)
+
     def is_overdue(self) -> bool:
         """Has silence passed its limit?"""
-        age_s = self.age_s()
-        return age_s is not None and age_s > self.limit.seconds
+        return self.silent_over_s() > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

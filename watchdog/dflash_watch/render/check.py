@@ -41,8 +41,8 @@ def exit_code(snapshot: Snapshot) -> int:
     return max(code, EXIT_WARNING) if finite and _is_past_budget(snapshot.board) else code
 
 
-def render_check(snapshot: Snapshot) -> str:
-    """`STALLED - ...` line: status, verdict, failure, subject, sentence, then figures."""
+def render_check(snapshot: Snapshot, code: int) -> str:
+    """`DFLASH CRITICAL - ...` line: status, verdict, failure, subject, sentence, then figures."""
     since = duration(max(snapshot.t - snapshot.since_t, 0.0))
     what = f"{snapshot.verdict.value} for {since}"
     if snapshot.failure != "healthy":
@@ -52,7 +52,7 @@ def render_check(snapshot: Snapshot) -> str:
     if len(text) > TEXT_LIMIT:
         text = text[: TEXT_LIMIT - 3] + "..."
     figures = _figures(snapshot.board)
-    status = f"DFLASH {_STATUS[exit_code(snapshot)]} - {text}"
+    status = f"DFLASH {_STATUS[code]} - {text}"
     return f"{status} | {' '.join(figures)}" if figures else status
 
 

@@ -70,6 +70,10 @@ class AgentLink:
             self._heard_s = self._asked_s = now_s  # part of something large
         return records
 
+    def wake(self) -> None:
+        """Let a `step` that waits in another thread return at once."""
+        self._stream.wake()
+
     def stop(self) -> None:
         """Ask it to end, as far as that goes at once; then close the stream."""
         if not self._outbox:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dflash_watch.errors import LinkError
-from dflash_watch.model import Record
 
 
 class Reason(StrEnum):
@@ -59,7 +58,7 @@ STATUS_S = 0.5
 """An exit status that has not come so long after the end of output will not come."""
 
 
-class Reply(Record, frozen=True, kw_only=True):
+class Reply(NamedTuple):
     """What a short command said; `status` None: killed, lost or out of time: no answer."""
 
     status: int | None
@@ -76,6 +75,9 @@ class Stream(Protocol):
         Raises:
             TransportError: nobody reads any more.
         """
+
+    def wake(self) -> None:
+        """Let a `receive` that waits in another thread return at once."""
 
     def end_input(self) -> None:
         """Let the command see the end of its input."""

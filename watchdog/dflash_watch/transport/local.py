@@ -23,22 +23,7 @@ class LocalHost:
     def open(self, argv: Sequence[str], timeout_s: float) -> LocalStream:
         """Start a command in a session of its own; starting takes no time here."""
         del timeout_s
-        pipe = subprocess.PIPE
-        try:
-            process = subprocess.Popen(
-                list(argv), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-            )
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise TransportError(
-                Reason.ENTRY_FAILED,
-                f"{argv[0]}: no such program on this machine",
-                hint="is it installed, and on PATH?",
-            ) from error
-        except OSError as error:
-            raise TransportError(
-                Reason.ENTRY_FAILED, f"{argv[0]}: cannot be started: {error.strerror}"
-            ) from error
-        return LocalStream(process)
+        return LocalStream(start(argv))
 
     def trouble(self, timeout_s: float) -> None:
         """This machine always answers."""
@@ -46,6 +31,29 @@ class LocalHost:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """A child process in a session of its own, with three pipes.
+
+    Raises:
+        TransportError: there is no such program, or it cannot be run.
+    """
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(
+            list(argv), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        )
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise TransportError(
+            Reason.ENTRY_FAILED,
+            f"{argv[0]}: no such program on this machine",
+            hint="is it installed, and on PATH?",
+        ) from error
+    except OSError as error:
+        raise TransportError(
+            Reason.ENTRY_FAILED, f"{argv[0]}: cannot be started: {error.strerror}"
+        ) from error
 
 
 class LocalStream:
@@ -69,6 +77,10 @@ class LocalStream:
             return 0
         except (OSError, ValueError) as error:
             raise TransportError(Reason.LOST, "the command no longer reads its input") from error
+
+    def wake(self) -> None:
+        """Let `receive` return."""
+        self._out.wake()
 
     def end_input(self) -> None:
         """Close its input."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 _CHUNKS = 256
 _ERROR_BYTES = 8192
@@ -15,7 +16,7 @@ class Pump:
 
     def __init__(self, source: Callable[[], bytes | None], name: str) -> None:
         self._source = source
-        self._chunks: queue.Queue[bytes] = queue.Queue(_CHUNKS)
+        self._chunks: queue.Queue[bytes | None] = queue.Queue(_CHUNKS)
         self._stopped = threading.Event()
         self._ended = False
         threading.Thread(target=self._run, name=name, daemon=True).start()
@@ -30,6 +31,11 @@ class Pump:
             return None
         self._ended = data == b""
         return data
+
+    def wake(self) -> None:
+        """Let a `take` that waits return at once; one that finds bytes waits for nothing anyway."""
+        with suppress(queue.Full):
+            self._chunks.put_nowait(None)
 
     def stop(self) -> None:
         """Hand nothing on any more; the thread goes on to the end of its source."""

@@ -116,6 +116,10 @@ class SshStream:
                 Reason.LOST, f"{self._alias}: the command no longer reads its input"
             ) from error
 
+    def wake(self) -> None:
+        """Let `receive` return."""
+        self._out.wake()
+
     def end_input(self) -> None:
         """Send end of file."""
         try:

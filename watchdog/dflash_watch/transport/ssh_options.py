@@ -21,6 +21,7 @@ from dflash_watch.model import Record
 from dflash_watch.place import Place
 from dflash_watch.transport.base import Reason, TransportError
 from dflash_watch.transport.config_text import expanded_config
+from dflash_watch.transport.openssh import default_user, layered_config
 
 _RESOLVE_TIMEOUT_S = 10.0
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
@@ -57,11 +58,11 @@ def fetch_options(place: Place) -> SshOptions:
     host = place.host or ""
     if not host or host.startswith("-") or any(c.isspace() or ord(c) < 32 for c in host):
         raise TransportError(Reason.UNKNOWN_HOST, f"{host!r}: not a host name")
-    default_user = "root" if place.entry == "pct" and place.user is None else None
+    user = default_user(place)
     try:
-        values = parse_resolved(_ssh_g(place, default_user))
+        values = parse_resolved(_ssh_g(place, user))
     except FileNotFoundError:
-        values = _without_openssh(place, default_user)
+        values = _without_openssh(place, user)
     return build_options(host, values)
 
 
@@ -110,15 +111,13 @@ def build_options(alias: str, values: Mapping[str, list[str]]) -> SshOptions:
     )
 
 
-def _ssh_g(place: Place, default_user: str | None) -> str:
+def _ssh_g(place: Place, user: str | None) -> str:
     argv = ["ssh", "-G"]
     argv += ["-p", str(place.port)] if place.port else []
     argv += ["-l", place.user] if place.user else []
     config = None
-    if default_user:  # the first value found wins, so what stands last is only a default
-        files = [place.ssh_config] if place.ssh_config else ["~/.ssh/config", "/etc/ssh/ssh_config"]
-        config = "".join(f'Include "{path}"\n' for path in files)
-        config += f"Host *\n  User {default_user}\n"
+    if user:
+        config = layered_config(place.ssh_config, {"User": user})
         argv += ["-F", "/dev/stdin"]
     elif place.ssh_config:
         argv += ["-F", place.ssh_config]
@@ -136,12 +135,12 @@ def _ssh_g(place: Place, default_user: str | None) -> str:
     return done.stdout
 
 
-def _without_openssh(place: Place, default_user: str | None) -> dict[str, list[str]]:
+def _without_openssh(place: Place, user: str | None) -> dict[str, list[str]]:
     files = [place.ssh_config] if place.ssh_config else ["~/.ssh/config", "/etc/ssh/ssh_config"]
     text = "".join(expanded_config(Path(path).expanduser()) for path in files)
     found: dict[str, Any] = dict(paramiko.SSHConfig.from_text(text).lookup(place.host or ""))
     values = {key: value if isinstance(value, list) else [value] for key, value in found.items()}
-    values.setdefault("user", [default_user or getpass.getuser()])
+    values.setdefault("user", [user or getpass.getuser()])
     values.setdefault("userknownhostsfile", ["~/.ssh/known_hosts"])
     values.setdefault("globalknownhostsfile", ["/etc/ssh/ssh_known_hosts"])
     if place.user:

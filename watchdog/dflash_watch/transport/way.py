@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dflash_watch.errors import WatchError
 from dflash_watch.place import Place
 from dflash_watch.transport import entries
 from dflash_watch.transport.ask import Ask, ask_nobody
@@ -11,6 +12,7 @@ from dflash_watch.transport.base import Host, Reason, Stream, TransportError, ru
 from dflash_watch.transport.command import PrefixHost
 from dflash_watch.transport.failures import read_failure
 from dflash_watch.transport.local import LocalHost
+from dflash_watch.transport.openssh import OpenSshHost
 
 Say = Callable[[str], None]
 
@@ -33,6 +35,20 @@ def open_host(place: Place, ask: Ask = ask_nobody, say: Say = lambda _: None) ->
 
         host = connect(place, ask, say)
     return PrefixHost(host, place.exec_prefix) if place.exec_prefix else host
+
+
+def enter_early(place: Place, command: Sequence[str]) -> Stream | None:
+    """Start a command at the place before the rest of this program is loaded.
+
+    None where that cannot be; `open_host` and `enter` then do it, or say why not.
+    """
+    host: Host = LocalHost() if place.host is None else OpenSshHost(place)
+    if place.exec_prefix:
+        host = PrefixHost(host, place.exec_prefix)
+    try:
+        return enter(host, place, command, place.connect_timeout_s)
+    except WatchError:
+        return None
 
 
 def enter(host: Host, place: Place, command: Sequence[str], timeout_s: float) -> Stream:
