@@ -343,6 +343,12 @@ class Snapshot(Record, frozen=True, kw_only=True):
     link: Link = Link()
     board: Board = Board()
 
+    @property
+    def names_failure(self) -> bool:
+        """Is there a failure to name? An unknown that worries nobody is none."""
+        is_calm = self.failure == "unknown" and self.severity is Severity.INFO
+        return self.failure != "healthy" and not is_calm
+
 
 class RunOptions(Record, frozen=True, kw_only=True):
     """What the person said about the run; part of every capture so that replay knows it too."""

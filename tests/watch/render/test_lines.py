@@ -123,7 +123,9 @@ def test_a_finite_phase_warns_past_its_budget(spent: float | None, code: int) ->
 
 def test_check_prints_one_line_with_figures_behind_one_bar() -> None:
     line = render_check(deadlocked(), 2)
-    assert line.startswith("DFLASH CRITICAL - stalled for 20 s, pipeline-deadlock (drafter-1): ")
+    assert line.startswith(
+        "DFLASH CRITICAL - stalled for 20 s, pipeline-deadlock (drafter-1), run demo: "
+    )
     assert line.count("|") == 1
     assert line.endswith("| step=120;;;0;300 tokens_per_s=14200 step_age=0.1s")
     assert "\n" not in line
@@ -138,9 +140,29 @@ def test_check_stays_short_and_on_one_line_whatever_the_text() -> None:
 
 
 def test_a_healthy_run_is_ok_without_a_failure_name() -> None:
-    assert render_check(healthy(), 0).startswith(
-        "DFLASH OK - running for 1 m 00 s: step 120 of 300"
-    )
+    assert render_check(healthy(), 0).startswith("DFLASH OK - running, run demo: step 120 of 300")
+
+
+@pytest.mark.parametrize(
+    ("board", "run", "named"),
+    [
+        (Board(run_name="a"), "a", ", run a"),
+        (Board(pid=7), "pid 7", ", run pid 7"),
+        (Board(), "run", ""),
+    ],
+)
+def test_check_says_which_run_it_found(board: Board, run: str, named: str) -> None:
+    line = render_check(healthy(board=board, run=run), 0)
+    assert line.startswith(f"DFLASH OK - running{named}: step 120 of 300")
+
+
+def test_a_start_without_a_fault_names_no_failure() -> None:
+    early = healthy(verdict=Verdict.INITIALISING, failure="unknown", severity=Severity.INFO)
+    assert "unknown" not in render_check(early, 0)
+    assert "[unknown]" not in "\n".join(plain().lines(early))
+    late = msgspec.structs.replace(early, severity=Severity.WARNING)
+    assert "unknown" in render_check(late, 1)
+    assert "[unknown]" in "\n".join(plain().lines(late))
 
 
 # -- lines for people ----------------------------------------------------------------------------

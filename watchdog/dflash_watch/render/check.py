@@ -9,6 +9,8 @@ from dflash_watch.units import duration
 
 TEXT_LIMIT = 400
 """Characters before the figures; some collectors cut at 1 KiB."""
+RUN_LIMIT = 60
+"""Characters of a run's name."""
 _STATUS = {
     EXIT_OK: "OK",
     EXIT_WARNING: "WARNING",
@@ -42,12 +44,18 @@ def exit_code(snapshot: Snapshot) -> int:
 
 
 def render_check(snapshot: Snapshot, code: int) -> str:
-    """`DFLASH CRITICAL - ...` line: status, verdict, failure, subject, sentence, then figures."""
-    since = duration(max(snapshot.t - snapshot.since_t, 0.0))
-    what = f"{snapshot.verdict.value} for {since}"
-    if snapshot.failure != "healthy":
+    """`DFLASH CRITICAL - ...` line: status, verdict, failure, subject, run, sentence, then figures.
+
+    How long a run gets on already is left out: two looks know only of themselves.
+    """
+    what = snapshot.verdict.value
+    if snapshot.verdict not in (Verdict.RUNNING, Verdict.SLOW):
+        what += f" for {duration(max(snapshot.t - snapshot.since_t, 0.0))}"
+    if snapshot.names_failure:
         subject = "" if snapshot.subject == "run" else f" ({snapshot.subject})"
         what = f"{what}, {snapshot.failure}{subject}"
+    if snapshot.board.run_name or snapshot.board.pid is not None:
+        what = f"{what}, run {snapshot.run[:RUN_LIMIT]}"
     text = printable(f"{what}: {snapshot.summary}").replace("|", "/").replace("\n", " ")
     if len(text) > TEXT_LIMIT:
         text = text[: TEXT_LIMIT - 3] + "..."

@@ -70,7 +70,7 @@ class PlainLines:
         word = self._paint(f"{snapshot.verdict.value.upper():<12}", _COLOUR[snapshot.severity], "1")
         is_named = snapshot.subject == "run" or snapshot.subject in snapshot.summary
         subject = "" if is_named else f"{snapshot.subject}: "
-        name = "" if snapshot.failure == "healthy" else f"  [{snapshot.failure}]"
+        name = f"  [{snapshot.failure}]" if snapshot.names_failure else ""
         since_s = max(snapshot.t - snapshot.since_t, 0.0)
         since = f"  (for {duration(since_s)})" if since_s >= 1 else ""
         yield self._stamp(
