@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from dflash_watch.engine import Engine
-from dflash_watch.frame import Frame, RunSample
+from dflash_watch.frame import Frame, Gap, RunSample
 from dflash_watch.model import RunOptions
 from dflash_watch.window.intake import clean_event, clean_manifest
 from hypothesis import given, settings
@@ -145,3 +145,14 @@ def test_a_log_that_nobody_writes_is_said_in_words_not_as_process_none() -> None
     )
     assert snapshot.verdict == "blind"
     assert note in snapshot.summary
+
+
+def test_a_process_whose_words_may_not_be_read_is_not_called_initialising() -> None:
+    why = "not allowed to see where the run writes: be its user (this is uid 65534), or root"
+    run = Timeline.foreign(0, log_mode="none", gaps=(Gap(source="log", reason=why),))
+    run.go(5)
+    assert (run.last.verdict, run.last.failure) == ("blind", "unknown")
+    assert why in run.last.summary
+    run.gaps, run.log_mode = (), "lines"
+    run.go(10)
+    assert run.last.verdict == "running"

@@ -17,6 +17,7 @@ from typing import BinaryIO, cast
 from dflash_watch.errors import CaptureError, UsageError
 from dflash_watch.frame import CaptureHeader, Record, parse_record, render_record
 from dflash_watch.model import RunOptions
+from dflash_watch.readers.lines import escaped
 
 SCHEMA = 1
 LINE_BYTES = 64 << 20
@@ -80,6 +81,8 @@ class CaptureWriter:
         self._raw.close()
 
     def _put(self, line: bytes) -> None:
+        if not line.isascii() or b"\x7f" in line:  # a terminal shall survive a look at the file
+            line = escaped(line.decode()).encode()
         self._file.write(line + b"\n")
         self._file.flush()
 

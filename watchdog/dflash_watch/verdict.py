@@ -109,6 +109,10 @@ def _starting(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
     if overdue is not None and still_s >= STILL_S:
         why = f"{overdue.summary}, nothing moves"
         return Judgement(verdict=Verdict.STALLED, since_t=overdue.since_t, why=why)
+    unreadable = _unreadable(view)
+    if unreadable is not None:
+        since_t = window.first_t or view.now_t
+        return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=unreadable, failure="unknown")
     phase = progress.phase
     since_t = phase.since_t if phase is not None else window.first_t or view.now_t
     if phase is None and seen_s > UNSTEPPED_S and progress.work.moves:
@@ -123,6 +127,15 @@ def _starting(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
     return Judgement(
         verdict=Verdict.INITIALISING, since_t=since_t, why=why, failure=failure, past_budget=late
     )
+
+
+def _unreadable(view: View) -> str | None:
+    """Nothing that could tell a step may be read: the process is there, and no more is known."""
+    window = view.window
+    gap = window.gaps.get("log")
+    if gap is None or "not allowed" not in gap.reason:
+        return None
+    return None if window.answered & {"log", "events", "beats"} else gap.reason
 
 
 def _unseen_silence_s(view: View) -> float:

@@ -143,6 +143,16 @@ def test_a_full_disk_is_refused_at_the_start_in_one_line() -> None:
         CaptureWriter(Path("/dev/full"), OPTIONS, 0.0)
 
 
+def test_no_character_that_a_terminal_obeys_is_in_the_file_and_none_is_lost(
+    tmp_path: Path,
+) -> None:
+    name = "\x9b2J\x7f\u202e\u00e9"
+    path = record(tmp_path / "a.jsonl", [LinkChange(t=1.0, state="lost", reason=name)])
+    assert path.read_text().replace("\n", "").isprintable()
+    _, records = open_capture(path)
+    assert [one.reason for one in records if isinstance(one, LinkChange)] == [name]
+
+
 def test_a_newer_recording_is_played_with_a_note(tmp_path: Path) -> None:
     path = record(tmp_path / "a.jsonl")
     path.write_bytes(path.read_bytes().replace(b'"schema":1', b'"schema":9', 1))

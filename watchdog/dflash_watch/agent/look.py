@@ -18,6 +18,7 @@ from dflash_watch.agent.probes.processes import ProcessReader
 from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader
 from dflash_watch.agent.run import RunView
 from dflash_watch.agent.tools import directories_of
+from dflash_watch.agent.writers import refusal
 
 MANY_THREADS_EVERY_S = 5.0
 MANY_SWITCHES_EVERY_S = 5.0
@@ -208,6 +209,9 @@ class Look:
             sample.update(panes.get(sample["path"], {}))
         if host is not None:
             host["disks"] = files["disks"]
+        reason = None if frame.get("logs") else refusal(self._root, self.run.pids[:8])
+        if reason is not None:
+            gaps.append({"source": "log", "reason": reason})
 
     def _add_gpus(self, frame: Dict[str, Any], gaps: List[Dict[str, Any]]) -> None:
         if self._gpus is not None and self._seq > 1:

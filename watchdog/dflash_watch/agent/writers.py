@@ -57,6 +57,25 @@ def descriptors(root: str, pid: int) -> Iterator[Descriptor]:
             yield descriptor
 
 
+def refusal(root: str, pids: List[int]) -> Optional[str]:
+    """Why no descriptor of these processes can be listed; None when some can, or none is there."""
+    refused = 0
+    for pid in pids:
+        try:
+            os.listdir(f"{root}/{pid}/fd")
+        except PermissionError:
+            refused += 1
+        except OSError:
+            continue
+        else:
+            return None
+    if not refused:
+        return None
+    return (
+        f"not allowed to see where the run writes: be its user (this is uid {os.getuid()}), or root"
+    )
+
+
 def writers_of(root: str, path: str) -> List[int]:
     """Processes that have this very file open for writing, whatever it is called now.
 
