@@ -27,7 +27,7 @@ def page_of(run_dir):
 
 
 def until(true):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while not true():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -12,7 +12,7 @@ from dflash_events import RunWriter
 from dflash_events.beat_reader import BeatReader
 from dflash_events.reader import EventTail, beats_path, open_beats, read_manifest
 
-DEADLINE_S = 30
+DEADLINE_S = 120
 
 
 def until(true, what):

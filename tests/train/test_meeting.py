@@ -65,7 +65,7 @@ def test_who_waits_at_the_meeting_says_who_is_late():
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert worker.is_waiting.wait(10)
+    assert worker.is_waiting.wait(60)
     assert worker.waits == [("peer", "gradient-meeting", "d1")]
     fate.fail("d1", ValueError())
     thread.join(10)
@@ -80,7 +80,7 @@ def test_who_waits_for_a_lock_says_which_and_for_whom():
     def hold():
         with lock.held(Seen("d0")):
             holds.set()
-            release.wait(10)
+            release.wait(60)
 
     def want():
         with lock.held(waiter):
@@ -88,9 +88,9 @@ def test_who_waits_for_a_lock_says_which_and_for_whom():
 
     holder, other = threading.Thread(target=hold), threading.Thread(target=want)
     holder.start()
-    assert holds.wait(10)
+    assert holds.wait(60)
     other.start()
-    assert waiter.is_waiting.wait(10)
+    assert waiter.is_waiting.wait(60)
     assert waiter.waits == [("lock", "weights-of-d0", "d0")]
     release.set()
     holder.join(10)
@@ -110,7 +110,7 @@ def test_a_lock_released_by_the_end_of_the_run_is_not_taken():
     thread = threading.Thread(target=want)
     with lock.held(Seen("d0")):
         thread.start()
-        assert waiter.is_waiting.wait(10)
+        assert waiter.is_waiting.wait(60)
         fate.end()
     thread.join(10)
     assert not thread.is_alive()

@@ -13,7 +13,7 @@ from dflash_events import reader
 from dflash_train.run import RunRequest, execute
 from safetensors.torch import load_file
 
-DEADLINE_S = 90.0
+DEADLINE_S = 120
 
 
 def wait_for(happened, process):

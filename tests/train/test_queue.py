@@ -87,7 +87,7 @@ def test_a_full_queue_names_the_drafter_that_does_not_take():
     queue.get(0, Seen("d0"), nobody)
     thread = threading.Thread(target=lambda: swallow(queue, giver))
     thread.start()
-    assert giver.is_waiting.wait(10)
+    assert giver.is_waiting.wait(60)
     assert giver.waits == [("queue-put", "hs-queue", "d1")]
     fate.end()
     thread.join(10)
@@ -103,7 +103,7 @@ def test_an_empty_queue_names_the_target_that_makes_the_item():
     queue, taker = make(), Seen("d0")
     thread = threading.Thread(target=lambda: queue.get(0, taker, lambda index: f"target-{index}"))
     thread.start()
-    assert taker.is_waiting.wait(10)
+    assert taker.is_waiting.wait(60)
     assert taker.waits == [("queue-get", "hs-queue", "target-0")]
     queue.put(0, 0, Seen("a"), ("d0", "d1"))
     thread.join(10)

@@ -15,7 +15,7 @@ from dflash_watch.model import Verdict
 from tui.screens import scene
 
 
-def wait_until(holds, timeout_s: float = 5.0) -> bool:
+def wait_until(holds, timeout_s: float = 90.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if holds():
@@ -104,7 +104,7 @@ def test_sending_to_an_engine_that_does_not_read_never_waits(ends) -> None:
         daemon=True,
     )
     sender.start()
-    sender.join(timeout=20)
+    sender.join(timeout=90)
     assert not sender.is_alive()
 
 

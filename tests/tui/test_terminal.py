@@ -33,7 +33,7 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "TERM": "xterm-256color", **more}
 
 
-def wait_until(holds, timeout_s: float = 30.0):
+def wait_until(holds, timeout_s: float = 90.0):
     deadline = time.monotonic() + timeout_s
     while not (answer := holds()):
         assert time.monotonic() < deadline, "it never came"
@@ -48,22 +48,34 @@ class Tmux:
         self._base = ["tmux", "-S", str(socket), "-f", "/dev/null"]
         place = ["-x", str(size[0]), "-y", str(size[1])]
         start = ["new-session", "-d", "-s", "s", *place, command]
-        subprocess.run([*self._base, *start], check=True, env=environment(**env), timeout=30)
+        subprocess.run([*self._base, *start], check=True, env=environment(**env), timeout=90)
 
     def tell(self, *words: str) -> str:
         done = subprocess.run(
-            [*self._base, *words], capture_output=True, text=True, check=True, timeout=30
+            [*self._base, *words], capture_output=True, text=True, check=True, timeout=90
         )
         return done.stdout
 
     def seen(self) -> str:
         return self.tell("capture-pane", "-t", "s", "-p")
 
-    def shows(self, text: str) -> str:
-        return wait_until(lambda: text in (now := self.seen()) and now)
+    def shows(self, *texts: str) -> str:
+        """The screen once it holds all of these; the last row, `q quit`, is painted last."""
+
+        def whole() -> str | None:
+            now = self.seen()
+            return now if all(text in now for text in texts) else None
+
+        return wait_until(whole)
+
+    def painted(self, wanted: str) -> str:
+        """The whole screen with its escape codes, once it is there and holds this."""
+        self.shows("STALLED", "q quit")
+        ask = ("capture-pane", "-t", "s", "-p", "-e")
+        return wait_until(lambda: wanted in (now := self.tell(*ask)) and now)
 
     def close(self) -> None:
-        subprocess.run([*self._base, "kill-server"], check=False, capture_output=True, timeout=30)
+        subprocess.run([*self._base, "kill-server"], check=False, capture_output=True, timeout=90)
 
 
 @pytest.fixture
@@ -82,7 +94,7 @@ def tmux(tmp_path):
 
 def test_it_starts_shows_the_verdict_and_quits_with_zero(tmux) -> None:
     terminal = tmux()
-    screen = terminal.shows("STALLED")
+    screen = terminal.shows("STALLED", "q quit")
     assert "pipeline-deadlock" in screen.splitlines()[1]
     assert "q quit" in screen.splitlines()[39]
     terminal.tell("send-keys", "-t", "s", "q")
@@ -94,7 +106,7 @@ def test_it_follows_a_resize(tmux) -> None:
     terminal = tmux()
     terminal.shows("STALLED")
     terminal.tell("resize-window", "-t", "s", "-x", "80", "-y", "24")
-    screen = terminal.shows("\n─Log")
+    screen = terminal.shows("\n─Log", "q quit")
     assert all(len(line) <= 80 for line in screen.splitlines())
     terminal.tell("resize-window", "-t", "s", "-x", "50", "-y", "12")
     terminal.shows("needs 60x16, has 50x12")
@@ -119,15 +131,14 @@ def test_without_utf8_it_draws_plain_ascii(tmux) -> None:
     terminal = tmux(
         options="", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii"
     )
-    screen = terminal.shows("STALLED")
+    screen = terminal.shows("STALLED", "q quit")
     assert screen.isascii()
     assert "# STALLED" in screen
 
 
 def test_no_color_sends_no_colour(tmux) -> None:
     terminal = tmux(NO_COLOR="1")
-    terminal.shows("STALLED")
-    painted = terminal.tell("capture-pane", "-t", "s", "-p", "-e")
+    painted = terminal.painted("\x1b[7m")
     codes = {code for run in re.findall(r"\x1b\[([\d;]*)m", painted) for code in run.split(";")}
     assert not codes & {"38", "48", *map(str, range(31, 38)), *map(str, range(41, 48))}
     assert "7" in codes
@@ -138,9 +149,7 @@ def test_colours_follow_what_the_terminal_says(tmux, colorterm: str, wanted: str
     terminal = tmux(COLORTERM=colorterm, TERM="xterm-256color")
     if colorterm:
         terminal.tell("set", "-g", "default-terminal", "tmux-256color")
-    terminal.shows("STALLED")
-    painted = terminal.tell("capture-pane", "-t", "s", "-p", "-e")
-    assert wanted in painted
+    assert wanted in terminal.painted(wanted)
 
 
 class Pty:
@@ -167,7 +176,7 @@ class Pty:
             preexec_fn=begin,  # noqa: PLW1509 - no thread runs here; a terminal must be taken over
         )
 
-    def read_until(self, text: bytes, timeout_s: float = 30.0) -> bytes:
+    def read_until(self, text: bytes, timeout_s: float = 90.0) -> bytes:
         got, deadline = b"", time.monotonic() + timeout_s
         while text not in got:
             assert time.monotonic() < deadline, got[-300:]
@@ -178,7 +187,7 @@ class Pty:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=90)
         for fd in (self.master, self.side):
             if fd >= 0:
                 os.close(fd)
@@ -204,7 +213,7 @@ def test_the_terminal_gets_back_its_mode_its_screen_and_its_cursor(on_pty, numbe
     assert termios.tcgetattr(terminal.side)[3] != terminal.before[3]
     terminal.process.send_signal(number)
     rest = terminal.read_until(ALTERNATE_OFF)
-    assert terminal.process.wait(timeout=30) == 128 + number
+    assert terminal.process.wait(timeout=90) == 128 + number
     while select.select([terminal.master], [], [], 0.2)[0]:
         rest += os.read(terminal.master, 65536)
     assert CURSOR_ON in rest
@@ -220,7 +229,7 @@ def test_a_terminal_that_stops_reading_does_not_keep_it_from_ending(on_pty) -> N
         os.write(terminal.master, b"tHtH")
         time.sleep(0.02)
     terminal.process.send_signal(signal.SIGTERM)
-    assert terminal.process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert terminal.process.wait(timeout=90) == 128 + signal.SIGTERM
     assert termios.tcgetattr(terminal.side)[3] == terminal.before[3]
 
 
@@ -231,7 +240,7 @@ def test_a_terminal_that_is_gone_ends_it(on_pty, ignores_hangup: bool) -> None:
     os.close(terminal.side)
     os.close(terminal.master)
     terminal.side = terminal.master = -1
-    assert terminal.process.wait(timeout=30) == 128 + signal.SIGHUP
+    assert terminal.process.wait(timeout=90) == 128 + signal.SIGHUP
 
 
 def test_without_a_terminal_it_says_so() -> None:

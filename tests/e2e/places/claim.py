@@ -37,7 +37,7 @@ def _sweep(lxcpath: Path, left: Path) -> None:
         subprocess.run(
             [*verb, "-P", str(lxcpath), "-n", left.parent.name],
             capture_output=True,
-            timeout=30,
+            timeout=90,
             check=False,
         )
     shutil.rmtree(left.parent, ignore_errors=True)

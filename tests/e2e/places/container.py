@@ -55,7 +55,7 @@ class Spawned:
         if self.attach.poll() is None:
             with suppress(ProcessLookupError):  # it ended in between
                 self.signal(signal.SIGKILL)
-            self.wait(20)
+            self.wait(60)
 
 
 class Container:
@@ -77,7 +77,7 @@ class Container:
         """Start, with an empty writable layer the first time."""
         log = self._work / "lxc.log"
         self._lxc("start", "-d", "-o", str(log), "-l", "INFO")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 90
         while self.state() != "RUNNING":
             if time.monotonic() > deadline:
                 give_up(f"the container does not start: {log.read_text(errors='replace')[-600:]}")
@@ -160,7 +160,7 @@ class Container:
             attach = self._attach(
                 ["/bin/sh", "-c", script, "sh", str(mark), *argv], env, sink.fileno(), sink.fileno()
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while not mark.exists():
             if attach.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(
@@ -222,7 +222,7 @@ class Container:
     def _lxc(self, verb: str, *options: str, check: bool = True) -> str:
         argv = [f"lxc-{verb}", "-P", str(self.lxcpath), "-n", self.id, *options]
         done = subprocess.run(
-            argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30, check=False
+            argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90, check=False
         )
         if check and done.returncode != 0:
             log = self._work / "lxc.log"

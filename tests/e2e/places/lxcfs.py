@@ -53,7 +53,7 @@ def _start() -> int:
     argv = ["setsid", "--fork", "lxcfs", str(MOUNT)]
     null = subprocess.DEVNULL
     subprocess.run(argv, stdin=null, stdout=null, stderr=null, check=True, timeout=10)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 90
     while not is_mounted():
         if time.monotonic() > deadline:
             give_up("lxcfs does not start (is /dev/fuse there?)")

@@ -131,7 +131,7 @@ class Sshd:
             str(self.work / "sshd.log"),
         ]
         self._server = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 90
         while not self._has_banner():
             if self._server.poll() is not None or time.monotonic() > deadline:
                 give_up(f"sshd does not start: {(self.work / 'sshd.log').read_text()[-600:]}")

@@ -20,7 +20,7 @@ from dflash_watch.model import (
     Verdict,
 )
 
-LONG_S = 20.0
+LONG_S = 60.0
 WANT = StackRequest(label="A", pid=7, reason="no step for 21 s")
 
 

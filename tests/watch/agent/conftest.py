@@ -51,7 +51,7 @@ def program(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     yield start
     for each in started:
         each.kill()
-        each.wait(10)
+        each.wait(60)
         for stream in (each.stdin, each.stdout, each.stderr):
             if stream:
                 stream.close()

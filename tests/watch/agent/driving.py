@@ -17,7 +17,7 @@ from dflash_watch.agent.stub import ENTRY_SCRIPT, STUB
 from dflash_watch.frame import Frame, Hello, StackSample, parse_record
 
 NONCE = "00c0ffee00c0ffee"
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class AgentProcess:
@@ -133,7 +133,7 @@ class AgentProcess:
         ready, _, _ = select.select([self.process.stderr], [], [], 0.1)
         return os.read(self.process.stderr.fileno(), 65536) if ready else b""
 
-    def end(self, patience_s: float = 10.0) -> int:
+    def end(self, patience_s: float = PATIENCE_S) -> int:
         """Close the agent's input and wait for its end."""
         assert self.process.stdin
         if not self.process.stdin.closed:
@@ -143,7 +143,7 @@ class AgentProcess:
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream and not stream.closed:
                 stream.close()

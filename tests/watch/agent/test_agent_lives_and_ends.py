@@ -51,19 +51,19 @@ def test_end_of_input_ends_it_at_once_and_leaves_no_process(agent: Start, traine
     pid = run.agent_pid()
     run.frame(lambda frame: frame["seq"] >= 1)
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    assert run.end(3.0) == 0
+    assert run.end() == 0
     assert all(not Path(f"/proc/{pid}").exists() or gone(pid) for pid in children)
 
 
 def gone(pid: str) -> bool:
-    return bool(wait_for(lambda: not Path(f"/proc/{pid}").exists(), 3.0))
+    return bool(wait_for(lambda: not Path(f"/proc/{pid}").exists()))
 
 
 def test_it_ends_when_its_life_is_over(agent: Start, trainer):
     run = agent({"pid": trainer.pid}, max_life_s=1.0)
     while run.record() is not None:
         pass
-    assert run.process.wait(5) == 0
+    assert run.process.wait(60) == 0
 
 
 def test_it_ends_when_nobody_reads_any_more(agent: Start, trainer):
@@ -71,7 +71,7 @@ def test_it_ends_when_nobody_reads_any_more(agent: Start, trainer):
     run.frame()
     assert run.process.stdout
     run.process.stdout.close()
-    assert run.process.wait(10) == 0
+    assert run.process.wait(60) == 0
 
 
 def test_stop_ends_it(agent: Start, trainer):
@@ -80,7 +80,7 @@ def test_stop_ends_it(agent: Start, trainer):
     run.ask("stop")
     while run.record() is not None:
         pass
-    assert run.process.wait(5) == 0
+    assert run.process.wait(60) == 0
 
 
 def test_ping_is_answered_by_its_number(agent: Start, trainer):
@@ -102,10 +102,11 @@ def test_an_unknown_request_is_refused_by_name(agent: Start, trainer):
 
 
 def test_the_pace_changes_on_request(agent: Start, trainer):
-    run = agent({"pid": trainer.pid}, every_s=30)
+    run = agent({"pid": trainer.pid}, every_s=60)
     run.frame()
     run.ask("pace", every_s=0.1)
-    assert run.until(lambda record: record["type"] == "frame", 10.0)["seq"] == 1
+    # Less than the old pace, so that a request that was ignored fails here.
+    assert run.until(lambda record: record["type"] == "frame", 50.0)["seq"] == 1
 
 
 def test_garbage_instead_of_a_request_ends_it(agent: Start, trainer):
@@ -114,7 +115,7 @@ def test_garbage_instead_of_a_request_ends_it(agent: Start, trainer):
     run.write(b"this is no request at all, it has no length\n")
     while run.record() is not None:
         pass
-    assert run.process.wait(5) == 0
+    assert run.process.wait(60) == 0
 
 
 def test_a_reader_that_stops_costs_looks_but_never_the_stream(agent: Start, program, tmp_path):
@@ -216,7 +217,7 @@ def test_without_a_python_the_script_says_so(tmp_path):
         env=bare_environment(tmp_path),
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        timeout=20,
+        timeout=90,
         check=False,
     )
     assert done.returncode == EXIT_NO_PYTHON

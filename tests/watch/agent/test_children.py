@@ -63,13 +63,13 @@ def test_an_error_in_the_child_is_its_answer(make):
 
 
 def test_only_one_request_is_under_way(make):
-    child = make(lambda _request: time.sleep(60) or {})
+    child = make(lambda _request: time.sleep(1000) or {})
     assert child.ask({}, 0.0)
     assert not child.ask({}, 0.1)
 
 
 def test_silence_becomes_a_gap_with_state_and_kernel_function(make):
-    child = make(lambda _request: time.sleep(60) or {})
+    child = make(lambda _request: time.sleep(1000) or {})
     child.ask({}, 0.0)
     wait_for(lambda: "nanosleep" in (Path(f"/proc/{child.pid}/wchan").read_text()))
     assert child.collect(0.3, 0.0) is None
@@ -120,7 +120,7 @@ def test_a_child_that_spins_is_a_call_that_hangs(make, tmp_path):
 
 
 def test_a_silent_child_is_killed_once_and_followed_by_one_other(make):
-    child = make(lambda _request: time.sleep(60) or {})
+    child = make(lambda _request: time.sleep(1000) or {})
     child.ask({}, 0.0)
     first = child.pid
     child.collect(5.0, 0.0)

@@ -171,14 +171,14 @@ def test_a_tmux_session_leads_to_what_runs_in_its_front(tmp_path, monkeypatch):
     script = tmp_path / "inner.py"
     script.write_text("import time\nprint('hello from the pane', flush=True)\ntime.sleep(60)\n")
     new = ["tmux", "new-session", "-d", "-s", "dflash-test", f"{sys.executable} {script}"]
-    subprocess.run(new, check=True, timeout=20)
+    subprocess.run(new, check=True, timeout=90)
     try:
         pid = found({"tmux": "dflash-test"}).root_pid
         assert pid is not None
         wait_for(lambda: str(script) in " ".join(proc.read_argv("/proc", pid)))
         assert "no tmux session other" in str(find_run("/proc", {"tmux": "other"}, NOBODY))
     finally:
-        subprocess.run(["tmux", "kill-server"], check=True, timeout=20)
+        subprocess.run(["tmux", "kill-server"], check=True, timeout=90)
 
 
 def test_a_process_with_a_run_directory_open_beats_one_that_only_looks_like_training(

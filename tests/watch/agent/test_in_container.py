@@ -39,7 +39,7 @@ def inside(container: Container, tmp_path: Path) -> Iterator[Spawned]:
     )
     yield spawned
     spawned.signal(9)
-    spawned.wait(10)
+    spawned.wait(60)
 
 
 def prefix(container: Container) -> tuple[str, ...]:

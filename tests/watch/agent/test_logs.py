@@ -50,7 +50,7 @@ class Writer:
         for stream in (self.process.stdin, self.process.stderr):
             assert stream
             stream.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 class Watch:
@@ -237,7 +237,7 @@ def test_a_pipe_to_tee_is_followed_to_the_file_that_tee_writes(tmp_path):
         assert sample["via"] == f"pipe -> tee({tee.pid})"
     finally:
         run.end()
-        tee.wait(10)
+        tee.wait(60)
 
 
 LAUNCHER = """

@@ -82,7 +82,7 @@ def test_a_run_in_a_pane_is_read_from_the_pane_and_each_line_once(agent, tmp_pat
         "12",
         f"{sys.executable} {script}",
     ]
-    subprocess.run(new, check=True, env=env, timeout=20)
+    subprocess.run(new, check=True, env=env, timeout=90)
     try:
         run = agent({"tmux": "dflash"}, env=env, python=sys.executable)
         text = ""
@@ -95,4 +95,4 @@ def test_a_run_in_a_pane_is_read_from_the_pane_and_each_line_once(agent, tmp_pat
         assert frame["logs"][0]["is_tty"]
         assert frame["logs"][0]["via"].startswith("tmux %")
     finally:
-        subprocess.run(["tmux", "kill-server"], check=True, env=env, timeout=20)
+        subprocess.run(["tmux", "kill-server"], check=True, env=env, timeout=90)

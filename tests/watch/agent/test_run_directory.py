@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def emitting(program, tmp_path):
 
 
 def test_manifest_events_beats_and_log_arrive_together(agent, emitting):
+    begun = time.clock_gettime(time.CLOCK_BOOTTIME)
     process, run_dir = emitting()
     run = agent({"run_dir": str(run_dir)})
     first = run.frame(lambda frame: frame["run"]["state"] == "found")
@@ -48,7 +50,7 @@ def test_manifest_events_beats_and_log_arrive_together(agent, emitting):
     assert "manifest" not in frame["run"] or frame["run"]["manifest"]["workers"]
     worker = frame["beats"]["workers"][0]
     assert (worker["name"], worker["role"]) == ("target-0", "target")
-    assert worker["progress_age_s"] < 5
+    assert 0 <= worker["progress_age_s"] < frame["boot_s"] - begun
     assert "throughput" in {event["kind"] for event in frame["events"]}
     log = next(log for log in frame["logs"] if log["path"] == str(run_dir / "train.log"))
     assert log["path_state"] == "same"
@@ -85,7 +87,7 @@ def test_the_end_of_a_run_is_seen_with_its_last_event(agent, emitting):
     events: list[dict] = []
     while not any(event["kind"] == "exit" for event in events):
         events += run.frame().get("events", ())
-    process.wait(20)
+    process.wait(60)
     gone = run.frame(lambda frame: frame["run"]["state"] == "gone")
     assert gone["run"]["gone_s"] >= 0
     assert gone["processes"] == []

@@ -28,7 +28,7 @@ def take_the_lock():
     lock.acquire()
 threading.Thread(target=take_the_lock, name="drafter-1", daemon=True).start()
 print("up", flush=True)
-time.sleep(60)
+time.sleep(1000)
 """
 
 

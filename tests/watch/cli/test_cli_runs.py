@@ -25,7 +25,7 @@ def objects(text: str) -> list[dict]:
 
 def stop(process: subprocess.Popen, number: int = signal.SIGTERM) -> tuple[str, str]:
     process.send_signal(number)
-    return process.communicate(timeout=30)
+    return process.communicate(timeout=90)
 
 
 def test_check_finds_a_healthy_run_running_by_its_log(bench: Bench):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-LONG_S = 20.0
+LONG_S = 60.0
 # A process that opens an engine with a wrong command line and waits as a dashboard would.
 DASHBOARD = """
 import os, signal, sys, threading
@@ -18,7 +18,7 @@ ended = threading.Event()
 with EngineProcess(sys.argv[1:], os.environ) as engine:
     with engine.ending_this_process():
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        print("told" if ended.wait(20) else "not told")
+        print("told" if ended.wait(60) else "not told")
 print(engine.code)
 sys.stderr.write(engine.complaint)
 """

@@ -10,7 +10,7 @@ from dflash_watch.errors import WatchError
 from dflash_watch.frame import Frame, Hello, RunSample, StackSample, Tick
 from dflash_watch.model import Incident, IncidentStage, Severity, Snapshot, Verdict
 
-LONG_S = 10.0
+LONG_S = 60.0
 HELLO = Hello(protocol=1, agent_version="1", python="3.11", hostname="h", agent_pid=1, uid=0)
 
 

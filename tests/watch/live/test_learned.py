@@ -5,7 +5,7 @@ from dflash_watch.commands.learned import LimitsKeeper, limits_path, read_limits
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.place import Place, TargetChoice
 
-LONG_S = 10.0
+LONG_S = 60.0
 HERE, RUN = Place(), TargetChoice(pid=7)
 
 

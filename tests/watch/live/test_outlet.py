@@ -4,7 +4,7 @@ import threading
 
 from dflash_watch.outlet import Outlet
 
-LONG_S = 10.0
+LONG_S = 60.0
 
 
 def test_items_arrive_in_order_and_closing_waits_for_them():

@@ -10,7 +10,7 @@ import msgspec
 from dflash_watch.model import Board, Snapshot, Verdict
 from dflash_watch.publish import Publisher
 
-LONG_S = 10.0
+LONG_S = 60.0
 
 
 def snapshot(t: float, ballast: str = "") -> Snapshot:

@@ -92,7 +92,7 @@ class Watcher:
             place, TargetChoice(), every_s, SystemClock(), ask=ask_nobody, program=program
         )
 
-    def wait(self, wanted: Callable[[Record], bool], within_s: float = 40.0) -> Record:
+    def wait(self, wanted: Callable[[Record], bool], within_s: float = 90.0) -> Record:
         """The first record from now on that is wanted."""
         end_s = time.monotonic() + within_s
         while time.monotonic() < end_s:

@@ -54,7 +54,7 @@ def test_a_command_started_inside_is_known_by_both_its_numbers(
     spawned = container.spawn(["sleep", "60"], output=tmp_path / "out")
     assert ("sleep", "60") in [process.cmdline for process in container.processes()]
     spawned.signal(9)
-    assert spawned.wait(10) == 137
+    assert spawned.wait(60) == 137
 
 
 @pytest.mark.lxc

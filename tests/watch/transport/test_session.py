@@ -33,7 +33,7 @@ def _agents() -> list[int]:
 
 def _wait_until_gone(before: list[int]) -> list[int]:
     """Agents that are there beyond `before`, after ten seconds at most."""
-    end_s = time.monotonic() + 10
+    end_s = time.monotonic() + 90
     while (left := sorted(set(_agents()) - set(before))) and time.monotonic() < end_s:
         time.sleep(0.05)
     return left
@@ -153,7 +153,7 @@ def test_a_stack_request_that_fails_comes_back_as_a_sample_with_its_error() -> N
 
 
 def test_the_pace_can_be_changed_while_it_runs() -> None:
-    with watching(Place(), every_s=30.0) as watcher:
+    with watching(Place(), every_s=3600.0) as watcher:
         watcher.frames(1)
         watcher.session.set_pace(0.1)
         assert len(watcher.frames(2)) == 2
