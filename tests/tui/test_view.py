@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
+from dflash_tui.phrases import reasons
 from dflash_tui.theme import State
 from dflash_tui.view import build_view, see
-from dflash_watch.model import Link, Verdict
+from dflash_watch.model import Evidence, EvidenceKind, Link, Source, Verdict
 
 from tui.screens import scene
 
@@ -101,3 +102,16 @@ def test_no_run_is_not_claimed_over_a_lost_connection() -> None:
 def test_a_moment_that_is_none_is_drawn_as_dashes() -> None:
     view = build_view(None, WALL, 0.0)
     assert view.clock(float("nan")) == view.clock(None) == view.clock(-1.0) == "--:--:--"
+
+
+def test_a_calm_run_is_not_told_of_sources_that_it_never_had() -> None:
+    never = Evidence(kind=EvidenceKind.MISSING, text="GPUs: no library", source=Source.GPU)
+    lost = Evidence(kind=EvidenceKind.MISSING, text="the log hangs", source=Source.LOG)
+    snapshot = msgspec.structs.replace(
+        scene("running"), evidence=(*scene("running").evidence, never, lost),
+        views={"gpu": "none: no library", "log": "gap: hangs"},
+    )  # fmt: skip
+    calm = reasons(snapshot, calm=True)
+    assert "no library" not in calm
+    assert calm.endswith("missing: the log hangs")
+    assert "missing: GPUs: no library" in reasons(snapshot)

@@ -65,13 +65,21 @@ def window(seconds: float | None, *, short: bool = False) -> str:
     return text.replace(" ", "") if short else text
 
 
-def reasons(snapshot: Snapshot) -> str:
-    """The evidence by weight, nothing twice: what speaks for it, against it, what is missing."""
+def reasons(snapshot: Snapshot, *, calm: bool = False) -> str:
+    """The evidence by weight, nothing twice: what speaks for it, against it, what is missing.
+
+    Args:
+        snapshot: newest.
+        calm: nothing is wrong: sources that this run never had are left to the details.
+    """
+    never = {source for source, view in snapshot.views.items() if view.startswith("none")}
     order = {EvidenceKind.FOR: 0, EvidenceKind.AGAINST: 1, EvidenceKind.MISSING: 2}
     words = {EvidenceKind.FOR: "", EvidenceKind.AGAINST: "but ", EvidenceKind.MISSING: "missing: "}
     ranked = sorted(snapshot.evidence, key=lambda one: order[one.kind])
     told: list[str] = []
     for one in ranked:
+        if calm and one.kind is EvidenceKind.MISSING and one.source in never:
+            continue
         text = words[one.kind] + clean(one.text)
         if not any(text in earlier for earlier in told):
             told.append(text)

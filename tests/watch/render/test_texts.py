@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dflash_watch.detectors import catalogue
+from dflash_watch.frame import ThreadStack
 from dflash_watch.model import RunOptions, Verdict
 from dflash_watch.playbooks import load_playbooks
 from dflash_watch.render.explain import (
@@ -84,6 +85,17 @@ def test_a_sample_shows_equal_threads_once_and_folds_helpers() -> None:
 def test_a_sample_that_could_not_be_taken_says_why() -> None:
     text = render_sample(stacks("A", T0, threads=(), error="no ptrace right", tool="kernel"))
     assert "not readable: no ptrace right" in text
+
+
+def test_threads_whose_stacks_could_not_be_read_are_not_called_idle() -> None:
+    bare = (ThreadStack(tid=11, name="python", state="S"),)
+    unread = [
+        stacks(label, t, threads=bare, error="no ptrace right", tool="kernel")
+        for label, t in (("1", T0), ("2", T0 + 2))
+    ]
+    for text in (render_sample(unread[0]), render_diff(unread)):
+        assert "idle by design" not in text
+        assert "not known, their stacks could not be read:" in text
 
 
 def test_the_difference_says_what_did_not_move() -> None:

@@ -176,7 +176,7 @@ def _budget(snapshot: Snapshot, elapsed_s: float) -> str:
     if budget is None or since is None:
         return ""
     left = budget - since - elapsed_s
-    return f"about {duration(left)} to go" if left > 0 else f"{duration(-left)} past its usual time"
+    return f"late in {duration(left)}" if left > 0 else f"{duration(-left)} past its usual time"
 
 
 def _turns(snapshot: Snapshot) -> str:
@@ -193,12 +193,13 @@ def _why(view: View) -> str:
     snapshot = view.snapshot
     if snapshot is None:
         return "nothing has arrived yet"
-    told = reasons(snapshot)
+    is_calm = view.state is State.RUNNING and snapshot.severity is Severity.INFO
+    told = reasons(snapshot, calm=is_calm)
     if view.state is State.CONNECTING:
         return clean(snapshot.link.reason or snapshot.summary)
     if view.frozen:
         return " · ".join(part for part in _blind_why(view, snapshot) if part)
-    if view.state is State.RUNNING and snapshot.severity is Severity.INFO and told:
+    if is_calm and told:
         return told
     summary = clean(snapshot.summary)
     fresh = [part for part in told.split(" · ") if part and part not in summary]

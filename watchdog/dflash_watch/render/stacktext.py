@@ -56,6 +56,9 @@ _CHANGE = {
 }
 
 
+UNREAD = "not known, their stacks could not be read:"
+
+
 def render_sample(sample: StackSample) -> str:
     """One sample: threads grouped by equal stack, helpers folded to one line each."""
     head = f"pid {sample.pid}, sample {sample.label}, by {sample.tool} ({sample.mode})"
@@ -70,7 +73,7 @@ def render_sample(sample: StackSample) -> str:
             out += ["", *_group(group)]
     folded = [group for group in groups if group.helper]
     if folded:
-        out += ["", "idle by design:"]
+        out += ["", "idle by design:" if _has_frames([sample]) else UNREAD]
         out += [f"  {_names(group.threads)}: {_where(group)}" for group in folded]
     return "\n".join(out)
 
@@ -124,6 +127,11 @@ def _names(threads: Sequence[ThreadStack]) -> str:
     return ", ".join(named) + (f" and {rest} more" if rest else "")
 
 
+def _has_frames(samples: Sequence[StackSample]) -> bool:
+    """Was any stack read? If none was, a thread without frames tells nothing about its design."""
+    return any(thread.frames for sample in samples for thread in sample.threads)
+
+
 def _where(group: Group) -> str:
     if not group.frames:
         return "no Python frames"
@@ -150,7 +158,7 @@ def _diff(comparison: Comparison, samples: Sequence[StackSample]) -> str:
         out.append(f"  {_told(one)}")
     helpers = [one for one in comparison.threads if one.helper]
     if helpers:
-        out += ["", f"idle by design: {len(helpers)}"]
+        out += ["", f"{'idle by design:' if _has_frames(samples) else UNREAD} {len(helpers)}"]
     return "\n".join(out)
 
 
