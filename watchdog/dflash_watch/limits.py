@@ -58,7 +58,7 @@ class LearnedLimits:
     def is_taught(self, phase: str) -> bool:
         """Are enough steps known to learn from?"""
         steps, over_s = self._steps.get(phase, 0), self._over_s.get(phase, 0.0)
-        return steps >= LEAST_STEPS and over_s >= LEAST_OVER_S
+        return bool(self._gaps.get(phase)) and steps >= LEAST_STEPS and over_s >= LEAST_OVER_S
 
     def limit(self, phase: str) -> Limit:
         """The longest silence that is still believable in this phase, and why."""
@@ -106,7 +106,15 @@ class LearnedLimits:
         return limits
 
 
+MOST = 1e12
+"""Steps, or seconds of them: no run makes more. What is not a number is not below it either."""
+
+
 def _numbers(told: object) -> list[tuple[str, float]]:
     """Names and numbers of a mapping that came from outside."""
     pairs = told.items() if isinstance(told, Mapping) else ()
-    return [(str(key), float(one)) for key, one in pairs if isinstance(one, int | float)]
+    return [
+        (str(key), float(one))
+        for key, one in pairs
+        if isinstance(one, int | float) and 0 <= one < MOST
+    ]

@@ -73,3 +73,13 @@ def test_an_incident_whose_verdict_is_torn_is_still_listed(kept, capfd):
     (kept / NEWER / "verdict.json").write_text('{"verdict": "sta')
     assert run(kept) == 0
     assert "unreadable" in capfd.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize("torn", ['{"verdict": null, "subject": [1], "run": {}}', "[]", "\\x"])
+def test_a_damaged_verdict_is_a_line_in_the_list_and_never_an_internal_error(kept, capfd, torn):
+    (kept / NEWER / "verdict.json").write_text(torn)
+    assert run(kept) == 0
+    assert "unreadable" in capfd.readouterr().out
+    if torn.startswith("\\"):
+        assert run(kept, "last", "--json") == 64
+        assert "damaged" in capfd.readouterr().err

@@ -80,7 +80,15 @@ def test_plain_data_brings_the_same_limits_back():
 
 @pytest.mark.parametrize(
     "data",
-    [{}, {"gaps": 3}, {"gaps": {"training": "x"}}, {"gaps": {"training": [None, -1, 1e9]}}],
+    [
+        {},
+        {"gaps": 3},
+        {"gaps": {"training": "x"}},
+        {"gaps": {"training": [None, -1, 1e9]}},
+        {"gaps": {"training": []}, "steps": {"training": 90}, "over_s": {"training": 90.0}},
+        {"steps": {"training": float("nan")}, "over_s": {"training": 10**400}},
+        {"gaps": {"training": [float("nan")]}, "steps": {"training": float("inf")}},
+    ],
 )
 def test_data_that_cannot_be_believed_is_left_out(data):
     assert LearnedLimits.from_data(data).limit("training").seconds == START_S

@@ -74,8 +74,8 @@ def read_verdict(path: Path) -> dict[str, Any]:
 def row(path: Path, told: dict[str, Any]) -> str:
     """One line of the list."""
     moment, _, name = path.name.partition("-")
-    verdict, subject = told.get("verdict", "unreadable"), told.get("subject", "")
-    run_name = told.get("run", "")
+    verdict, subject = str(told.get("verdict") or "unreadable"), str(told.get("subject") or "")
+    run_name = str(told.get("run") or "")
     return f"{moment}  {verdict:<9} {name:<28} {subject:<14} {run_name}".rstrip()
 
 
@@ -86,7 +86,19 @@ def show(path: Path, *, as_json: bool) -> None:
         text = (path / name).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"{path / name}: {error.strerror}") from error
-    write_line(json.dumps(json.loads(text)) if as_json else text.rstrip())
+    write_line(as_line(path / name, text) if as_json else text.rstrip())
     if not as_json:
         others = sorted(one.name for one in path.iterdir() if one.name != name)
         write_line(f"\nbeside it in {path}: {', '.join(others)}")
+
+
+def as_line(path: Path, text: str) -> str:
+    """JSON on one line.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        return json.dumps(json.loads(text))
+    except ValueError as error:
+        raise UsageError(f"{path}: damaged: {error}") from error
