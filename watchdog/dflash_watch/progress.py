@@ -259,7 +259,9 @@ class Progress:
             )
         self.work = Work(cpu_cores=cores, io_bytes_per_s=io, sm_ratio=sm, moves=moves)
         if moves is False:
-            self.still_since_t = self.still_since_t or window.frame.t
+            since_t = self.still_since_t or window.frame.t
+            # A step is a movement, however little work it takes.
+            self.still_since_t = max(since_t, min(self.last_step_t or since_t, window.frame.t))
         else:
             self.still_since_t = None
 

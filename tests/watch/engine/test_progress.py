@@ -72,6 +72,16 @@ def test_a_run_that_only_waits_is_still_and_one_that_reads_is_not():
     assert follow(*frames(1, processes=idle))[1].work.moves is None
 
 
+def test_steps_that_take_next_to_no_work_are_movement():
+    def says(i: int):
+        return log(f"step {min(i, 12)} loss 2.0\n" if i <= 12 else "")
+
+    window, progress = follow(*frames(20, processes=lambda i: (process_at(i),), logs=says))
+    assert progress.work.moves is False
+    assert progress.last_step_t == T0 + 12
+    assert progress.still_s(window) == pytest.approx(7.0)
+
+
 def process_at(i: int, **more):
     return process(i, cpu_ticks=1000, **more)
 
