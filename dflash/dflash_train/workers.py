@@ -118,7 +118,7 @@ def run_drafter(line: Line, worker: Worker, rank: int, device: str) -> None:
             line.drill.with_own_weights(worker, step)
             sums = replica.apply(meeting.parcels, step)
         done = step + 1
-        worker.beat(done)
+        worker.beat(done, items=(done - line.first_step) * line.config.optim.accumulation)
         if rank == 0:
             depth = (line.features.depth, line.features.capacity)
             line.reporter.on_step(done, sums, meeting.parcels, depth)
@@ -141,6 +141,7 @@ def _make_parcel(
         item = line.features.get(rank, worker, line.batches.holder)
         line.drill.before_work(worker, step)
         sums += replica.accumulate(item)
+        worker.beat()  # with accumulation a step is many batches long
         weight += float(item.batch.weights_R.sum())  # on the host: waits for nothing
         tokens += item.batch.num_tokens
         padded += item.batch.input_ids_BT.numel()

@@ -247,3 +247,16 @@ def test_numbers_in_the_log_of_our_own_run_are_no_steps():
         run.say(f"teaching the target: {step}/60 loss 0.4\n")
         run.go(1)
     assert (run.last.verdict, run.last.failure) == ("initialising", "loading")
+
+
+def test_a_drafter_that_waits_for_a_core_is_not_idle():
+    run = Timeline.training(30)
+    drafter = run.workers["drafter-1"]
+    drafter.works = False  # no step of its own, and hardly a tick
+    run.depth = 4
+    for _ in range(14):
+        drafter.ticks += 1
+        run.state = "R"
+        run.go(1)
+        assert run.last.failure != "drafter-idle"
+    assert run.incidents() == []

@@ -104,6 +104,13 @@ def test_a_signal_while_the_target_is_taught_can_be_resumed_as_well(command, sta
     assert checkpoints(command) == ["step-00000000"]
 
 
+def test_each_batch_of_a_long_step_is_progress_and_counted(command, started):
+    process = started(command.train("optim.accumulation=3", "optim.steps=2"))
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert {beats_of(command)[name]["items"] for name in ("drafter-0", "drafter-1")} == {6}
+
+
 def test_a_deadlock_is_visible_and_a_stop_request_says_where_it_stands(command, started):
     process = started(
         command.train("drill.fault=lock-cycle", "drill.at_step=3", "pipeline.stop_grace_s=1")

@@ -10,7 +10,7 @@ from dflash_watch.frame import BeatWorker
 from dflash_watch.model import Inconclusive
 from dflash_watch.roles import gpu_roles
 
-COMPUTES = 0.02
+COMPUTES = 0.01
 """Cores of one thread above which it works, however long its item takes on a busy machine."""
 CPU_WINDOW_S = 4.0
 TICKS_S = 2.0
@@ -76,11 +76,13 @@ def _queue_calls(view: View, role: str) -> bool:
 
 
 def _computes(view: View, worker: BeatWorker) -> bool:
+    """It used a core just now, or waits for one."""
     window = view.window
     if worker.tid is None or window.frame is None:
         return False
     for (_, tid), track in window.tracks.threads.items():
         if tid == worker.tid:
             used = track.used_ticks(window.frame.boot_s - CPU_WINDOW_S)
-            return used is not None and used[0] / window.ticks_per_s > COMPUTES * used[1]
+            spent = used is not None and used[0] / window.ticks_per_s > COMPUTES * used[1]
+            return spent or track.state == "R"
     return False
