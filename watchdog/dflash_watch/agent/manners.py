@@ -23,7 +23,8 @@ def be_modest(pids: Iterable[int]) -> None:
 
 
 def _be_nice(pid: int) -> None:
-    os.setpriority(os.PRIO_PROCESS, pid, min(os.getpriority(os.PRIO_PROCESS, pid) + 10, 19))
+    # 10 leaves it 1 % of a core at load 25 on two cores: healthy runs were lost from view.
+    os.setpriority(os.PRIO_PROCESS, pid, min(os.getpriority(os.PRIO_PROCESS, pid) + 5, 19))
 
 
 def _be_idle_on_disk(pid: int) -> None:

@@ -24,7 +24,7 @@ class Params:
 
     lost_s: float = 2.0
     """A shorter loss is a hiccup."""
-    silent_s: float = 8.0
+    silent_s: float = 10.0
     """Least silence of frames that counts."""
     paces: float = 4.0
     """And at least so many usual distances of frames."""

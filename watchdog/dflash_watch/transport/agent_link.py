@@ -14,7 +14,7 @@ from dflash_watch.transport.way import read_end
 from dflash_watch.transport.wire import WireReader, render_request, render_start
 
 PING_EVERY_S = 2.0
-SILENCE_S = 5.0
+SILENCE_S = 8.0
 """Nothing heard for so long, with a question open: the way is lost."""
 START_S = 20.0
 """Until the first record: log in, find a Python, load the agent."""
