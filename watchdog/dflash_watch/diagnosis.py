@@ -90,6 +90,8 @@ def diagnose(
         inconclusive: what could not be decided.
         playbooks: failure -> playbook.
     """
+    if any(one.name == "link-lost" for one in symptoms):
+        inconclusive = ()  # nothing at all can be seen: no need to list what
     matches = [
         match
         for match in (_match(book, verdict, symptoms) for book in playbooks.values())

@@ -69,6 +69,11 @@ def test_a_path_on_this_machine_is_made_absolute(monkeypatch, tmp_path):
         (["explain", "log-silnt"], "did you mean log-silent?"),
         (["explain", "gpu"], "did you mean gpu-view-lost"),
         (["explain", "zzz"], "see dflash-watch explain for the list"),
+        (
+            ["--plain", "--on-stall", "no-such-program x"],
+            "no program no-such-program on this machine",
+        ),
+        (["incidents", "--incidents", "/dev/null"], "--incidents: /dev/null is no folder"),
         (["--demo", "--plain"], "--demo: only the dashboard has scenes; write --demo alone"),
         (["--publish-f", "3"], "unknown option --publish-f"),
     ],

@@ -9,6 +9,7 @@ from dflash_watch.frame import RunSample
 from dflash_watch.model import (
     Evidence,
     EvidenceKind,
+    Inconclusive,
     RunOptions,
     Severity,
     Source,
@@ -128,3 +129,11 @@ def test_nothing_to_look_at_is_named_as_that_and_not_as_lost_data():
     assert [one.kind for one in snapshot.evidence] == [EvidenceKind.FOR]
     assert not [step for step in snapshot.next if "<pid>" in step]
     assert "--match" in snapshot.next[-1]
+
+
+def test_while_the_way_is_lost_the_reason_stands_alone():
+    lost = symptom("link-lost", "link", Source.LINK)
+    unseen = (Inconclusive(name="log-silent", subject="run", missing="a log"),)
+    found = diagnose(Verdict.BLIND, "why", None, (lost,), unseen, load_playbooks())
+    assert found.failure == "watch-lost"
+    assert [one.kind for one in found.evidence] == [EvidenceKind.FOR]

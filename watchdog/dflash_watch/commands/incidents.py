@@ -16,9 +16,11 @@ def run(given: Namespace, _context: Context) -> int:
     """List the incidents, newest first, or print the report of one.
 
     Raises:
-        UsageError: no incident of that name.
+        UsageError: no incident of that name, or what was named is no folder.
     """
     folder = incidents_dir(given.incidents)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--incidents: {folder} is no folder", hint="check the path")
     kept = find_incidents(folder)
     if given.show is not None:
         show(choose(kept, given.show, folder), as_json=given.json)

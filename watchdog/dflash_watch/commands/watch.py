@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from argparse import Namespace
 from collections.abc import Callable
@@ -13,7 +14,14 @@ from dflash_watch.commands.notices import speak
 from dflash_watch.commands.request import build_request
 from dflash_watch.commands.sinks import attach_sink, wants_dashboard
 from dflash_watch.commands.values import parse_command, parse_number
-from dflash_watch.errors import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN, LinkError, WatchError
+from dflash_watch.errors import (
+    EXIT_CRITICAL,
+    EXIT_OK,
+    EXIT_UNKNOWN,
+    LinkError,
+    UsageError,
+    WatchError,
+)
 from dflash_watch.frame import Frame
 from dflash_watch.live import Live, is_over
 from dflash_watch.model import Verdict
@@ -82,8 +90,16 @@ def is_refused(live: Live) -> bool:
 
 
 def build_hook(given: Namespace) -> Hook | None:
-    """The command of `--on-stall`."""
+    """The command of `--on-stall`.
+
+    Raises:
+        UsageError: its program is not there: better said now than in the night it is for.
+    """
     limit_s = parse_number("--on-stall-limit-s", given.on_stall_limit_s, 1, 3600)
     if given.on_stall is None:
         return None
-    return Hook(argv=parse_command("--on-stall", given.on_stall), limit_s=limit_s)
+    argv = parse_command("--on-stall", given.on_stall)
+    if shutil.which(argv[0]) is None:
+        hint = "is it on PATH, and executable? for a shell line write \"sh -c '...'\""
+        raise UsageError(f"--on-stall: no program {argv[0]} on this machine", hint=hint)
+    return Hook(argv=argv, limit_s=limit_s)
