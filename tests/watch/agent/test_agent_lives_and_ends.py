@@ -181,7 +181,7 @@ def test_the_agent_gives_way_and_is_killed_first(agent: Start, trainer):
     pid = run.agent_pid()
     run.frame()
     run.frame()
-    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 10
+    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
     assert int(Path(f"/proc/{pid}/oom_score_adj").read_text()) == 900
 
 
