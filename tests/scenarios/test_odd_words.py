@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -156,3 +157,33 @@ def test_a_process_whose_words_may_not_be_read_is_not_called_initialising() -> N
     run.gaps, run.log_mode = (), "lines"
     run.go(10)
     assert run.last.verdict == "running"
+
+
+@pytest.mark.parametrize("make", [Timeline.training, Timeline.foreign])
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0, 2_592_000.0, -2_592_000.0])
+def test_a_clock_that_is_set_is_no_silence_and_hides_none(
+    make: Callable[..., Timeline], step_s: float
+) -> None:
+    run = make(60)
+    run.t += step_s
+    run.go(40)
+    assert run.verdicts() == ["initialising", "running"]
+    before = run.last.limit
+    assert before is not None
+    assert before.seconds < 15
+    run.freeze()
+    run.go(25)
+    assert run.last.verdict == "stalled"
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+def test_a_clock_that_is_set_during_a_silence_changes_nothing_of_it(step_s: float) -> None:
+    run = Timeline.foreign(60)
+    run.freeze()
+    run.go(3)
+    run.t += step_s
+    run.go(2)
+    assert run.last.verdict == "running"
+    run.go(20)
+    assert run.last.verdict == "stalled"
+    assert run.last.t - run.last.since_t < 40

@@ -18,6 +18,7 @@ from dflash_watch.window.kills import Kills
 from dflash_watch.window.logs import FeedFactory, Logs, of_this_run
 from dflash_watch.window.samples import Samples
 from dflash_watch.window.sight import Sight
+from dflash_watch.window.steady import SteadyClock
 from dflash_watch.window.told import Event, Told
 from dflash_watch.window.tracks import ProcessTrack, Tracks
 
@@ -31,6 +32,7 @@ class Window:
         self._new_feed = new_feed
         self._matcher = Matcher(signatures)
         self.sight = Sight()
+        self.clock = SteadyClock()
         self.hello: Hello | None = None
         self.frame: Frame | None = None
         """Newest frame."""
@@ -64,10 +66,12 @@ class Window:
         if isinstance(record, Hello):
             if self.hello is not None and self.hello.boot_id != record.boot_id:
                 self._reset()
+                self.clock = SteadyClock()
             self.hello, self._seq = record, -1
         elif isinstance(record, Frame):
             return self._take_frame(record)
         elif isinstance(record, StackSample):
+            record = self.clock.steady(record)
             self.samples.take(record)
             self.now_t = max(self.now_t, record.t)
         else:
@@ -85,13 +89,15 @@ class Window:
         if frame.seq <= self._seq:
             return False
         self._seq = frame.seq
+        self.clock.see(frame)
+        frame = self.clock.steady(frame)
         self.sight.take_frame(frame)
         self._take_run(frame)
         self.frame, self.now_t = frame, frame.t
         if self.first_t is None:
             self.first_t = frame.t
         self.tracks.take(frame)
-        self.fresh_events = self.told.take_events(frame.events, frame.t)
+        self.fresh_events = self.told.take_events(frame.events, frame.t, self.clock.ahead_s)
         self._search_failures()
         self.told.take_beats(frame.beats, frame.t)
         self.logs.take(of_this_run(frame.logs, self.manifest), frame.t)

@@ -26,18 +26,20 @@ _TEXTS = frozenset({
 })  # fmt: skip
 
 
-def clean_event(event: Mapping[str, Any], now_t: float) -> dict[str, Any]:
+def clean_event(event: Mapping[str, Any], now_t: float, ahead_s: float = 0.0) -> dict[str, Any]:
     """The event with known keys of the right kind only; `t` is always a moment.
 
     Args:
         event: as it was written.
         now_t: moment of the look; stands in where the event has no moment.
+        ahead_s: how far the clock that wrote the event was set ahead since the first look.
     """
     cleaned = _clean(event)
     shares = cleaned.get("wait_shares")
     if shares is not None:
         cleaned["wait_shares"] = _shares(shares)
-    cleaned["t"] = cleaned.get("t") or now_t
+    t = cleaned.get("t")
+    cleaned["t"] = t - ahead_s if t else now_t
     return cleaned
 
 

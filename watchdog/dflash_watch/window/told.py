@@ -97,10 +97,12 @@ class Told:
         self.items: dict[str, deque[tuple[float, int]]] = {}
         self.capacity: int | None = None
 
-    def take_events(self, events: tuple[dict[str, Any], ...] | None, now_t: float) -> list[Event]:
+    def take_events(
+        self, events: tuple[dict[str, Any], ...] | None, now_t: float, ahead_s: float = 0.0
+    ) -> list[Event]:
         """Take new events; one that was seen already is left out. Returns the new ones."""
         fresh: list[Event] = []
-        for event in (clean_event(one, now_t) for one in events or ()):
+        for event in (clean_event(one, now_t, ahead_s) for one in events or ()):
             seq = event.get("seq")
             if isinstance(seq, int):
                 if seq <= self.last_seq:
