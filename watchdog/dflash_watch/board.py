@@ -22,7 +22,7 @@ from dflash_watch.roles import gpu_roles
 from dflash_watch.units import duration, gib
 from dflash_watch.window import Window
 from dflash_watch.window.gpus import WINDOW_S, GpuTrack, Look
-from dflash_watch.window.told import BUCKET_S
+from dflash_watch.window.speed import BUCKET_S, FINE_WINDOW_S, Bucket, Throughput
 
 NEWEST_S = 5.0
 LOG_LINES = 100
@@ -32,14 +32,22 @@ STALE_S = 5.0
 
 
 def build_board(
-    window: Window, progress: Progress, options: RunOptions, findings: tuple[Finding, ...]
+    window: Window,
+    progress: Progress,
+    options: RunOptions,
+    findings: tuple[Finding, ...],
+    *,
+    is_over: bool = False,
 ) -> Board:
-    """The board of this moment."""
+    """The board of this moment; of a run that is over nothing flows any more."""
     frame, told = window.frame, window.told
     run = frame.run if frame is not None else None
     main = window.main()
     phase = progress.phase
     last_t = progress.last_step_t
+    tells_tokens = told.throughput.newest is not None
+    speed = told.throughput if tells_tokens else progress.steps.speed
+    in_steps = not tells_tokens and speed.newest is not None
     return Board(
         run_name=options.name or (run.name if run else None) or window.manifest.get("name"),
         where=options.where,
@@ -53,13 +61,16 @@ def build_board(
         eta_s=progress.eta_s(),
         loss=progress.loss,
         tokens_per_s=told.throughput.newest,
+        steps_per_s=speed.newest if in_steps else None,
         baseline_tokens_per_s=baseline(window, options),
         last_step_age_s=max(window.now_t - last_t, 0.0) if last_t is not None else None,
         run_age_s=main.sample.age_s if main else None,
         gpus=_gpu_rows(window, options),
-        queue=_queue(window),
+        queue=_queue(window, is_over=is_over),
         workers=_workers(window),
-        throughput=_points(window),
+        throughput=_points(speed, window.now_t),
+        recent=_recent(speed, window.now_t),
+        throughput_unit="steps/s" if in_steps else "tok/s",
         window_s=WINDOW_S,
         findings=findings,
         log=_log(window),
@@ -134,11 +145,13 @@ def _marks(looks: deque[Look]) -> tuple[str, ...]:
 # -- queue and workers -------------------------------------------------------------------------
 
 
-def _queue(window: Window) -> QueueRow | None:
+def _queue(window: Window, *, is_over: bool) -> QueueRow | None:
     told = window.told
     if not told.depths and told.capacity is None:
         return None
     depth = told.depths[-1][1] if told.depths else None
+    if is_over:
+        return QueueRow(depth=depth, capacity=told.capacity)
     return QueueRow(
         depth=depth, capacity=told.capacity,
         in_per_s=_rate(window, "target"), out_per_s=_rate(window, "drafter"),
@@ -199,20 +212,29 @@ def _workers(window: Window) -> tuple[WorkerRow, ...]:
 # -- throughput, log, host ---------------------------------------------------------------------
 
 
-def _points(window: Window) -> tuple[Point, ...]:
+def _points(speed: Throughput, now_t: float) -> tuple[Point, ...]:
     """The plot window in buckets; a bucket in which nothing was said is a gap."""
-    known = {bucket.start_t: bucket for bucket in window.told.throughput.buckets}
+    known = {bucket.start_t: bucket for bucket in speed.buckets}
     if not known:
         return ()
-    end = math.floor(window.now_t / BUCKET_S) * BUCKET_S
+    end = math.floor(now_t / BUCKET_S) * BUCKET_S
     count = int(WINDOW_S / BUCKET_S)
     points = []
     for number in range(count):
         start = end - (count - 1 - number) * BUCKET_S
         bucket = known.get(start)
-        low, high = (bucket.low, bucket.high) if bucket else (None, None)
-        points.append(Point(t=start, low=low, high=high))
+        points.append(_point(bucket) if bucket else Point(t=start, low=None, high=None))
     return tuple(points)
+
+
+def _recent(speed: Throughput, now_t: float) -> tuple[Point, ...]:
+    """The newest minutes in fine buckets: where nothing was said there is no point."""
+    begin = now_t - FINE_WINDOW_S
+    return tuple(_point(bucket) for bucket in speed.fine if bucket.start_t >= begin)
+
+
+def _point(bucket: Bucket) -> Point:
+    return Point(t=bucket.start_t, low=bucket.low, high=bucket.high, mean=bucket.mean)
 
 
 def _log(window: Window) -> LogView:

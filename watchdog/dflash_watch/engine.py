@@ -51,6 +51,11 @@ SUSPICIOUS = frozenset(
 )  # fmt: skip
 
 
+OVER = frozenset({Verdict.FINISHED, Verdict.CRASHED})
+AFTER_THE_END = frozenset({"progress-overdue", "work-still", "log-silent"})
+"""That nothing goes on is no symptom of a run that is over."""
+
+
 class Engine:
     """Everything between a record and a snapshot, for one run.
 
@@ -115,6 +120,8 @@ class Engine:
         view = self._view()
         symptoms, inconclusive = run_all(view)
         judgement = self._judge(view, symptoms)
+        if judgement.verdict == Verdict.FINISHED:
+            symptoms = _shown(symptoms, judgement.verdict)
         diagnosis = diagnose(
             judgement.verdict, judgement.why, judgement.failure, symptoms, inconclusive,
             self._playbooks,
@@ -125,7 +132,7 @@ class Engine:
         self._note_findings(judgement, diagnosis, symptoms)
         snapshot = self._publish(view, judgement, diagnosis, symptoms, wants)
         self._snapshot = msgspec.structs.replace(
-            snapshot, symptoms=symptoms, inconclusive=inconclusive
+            snapshot, symptoms=_shown(symptoms, judgement.verdict), inconclusive=inconclusive
         )
         return self._snapshot
 
@@ -253,7 +260,10 @@ class Engine:
         wants: tuple[StackRequest, ...],
     ) -> Snapshot:
         window, frame = self._window, self._window.frame
-        board = build_board(window, self._progress, self._options, self._findings.listed())
+        board = build_board(
+            window, self._progress, self._options, self._findings.listed(),
+            is_over=now.verdict in OVER,
+        )  # fmt: skip
         views = views_of(window)
         steps = found.playbook.next if found.playbook is not None else ()
         look = settling_look(views) if found.failure == "unknown" else None
@@ -281,6 +291,12 @@ class Engine:
             playbook=found.playbook.name if found.playbook is not None else None,
             incident=self._incidents.shown, wants=wants, link=_link(window), board=board,
         )  # fmt: skip
+
+
+def _shown(symptoms: tuple[Symptom, ...], verdict: Verdict) -> tuple[Symptom, ...]:
+    if verdict not in OVER:
+        return symptoms
+    return tuple(one for one in symptoms if one.name not in AFTER_THE_END)
 
 
 def _line(found: Diagnosis, since_t: float) -> Line:

@@ -249,6 +249,7 @@ class Point(Record, frozen=True, kw_only=True):
     t: float
     low: float | None
     high: float | None
+    mean: float | None = None
 
 
 class LogView(Record, frozen=True, kw_only=True):
@@ -276,6 +277,8 @@ class Board(Record, frozen=True, kw_only=True):
     eta_s: float | None = None
     loss: float | None = None
     tokens_per_s: float | None = None
+    steps_per_s: float | None = None
+    """Only of a run that says no tokens a second."""
     baseline_tokens_per_s: float | None = None
     last_step_age_s: float | None = None
     run_age_s: float | None = None
@@ -284,6 +287,10 @@ class Board(Record, frozen=True, kw_only=True):
     workers: tuple[WorkerRow, ...] = ()
     throughput: tuple[Point, ...] = ()
     """Plot window, one point a bucket, oldest first."""
+    recent: tuple[Point, ...] = ()
+    """The newest five minutes in finer buckets; only those in which something was said."""
+    throughput_unit: str = "tok/s"
+    """Of `throughput` and `recent`; `steps/s` when the run says no tokens a second."""
     window_s: float = 1800.0
     findings: tuple[Finding, ...] = ()
     """Newest first."""

@@ -19,6 +19,7 @@ from dflash_watch.phases import (
 )
 from dflash_watch.readers.facts import StepSeen
 from dflash_watch.window import Window
+from dflash_watch.window.speed import StepPace
 
 WORK_WINDOW_S = 3.0
 CPU_BELIEVED = 0.03
@@ -77,6 +78,8 @@ class Progress:
         """End of the last finite phase: silence counts from there."""
         self.pace: deque[tuple[float, int]] = deque(maxlen=60)
         """(moment, step), at least five seconds apart."""
+        self.steps = StepPace()
+        """Steps a second, for a run that says no tokens a second."""
         self._longest_s = 0.0
         self._phase_in_gap: str | None = None
         self._steps = 0
@@ -175,6 +178,7 @@ class Progress:
             if not self.pace or t - self.pace[-1][0] >= 5.0:
                 self.pace.append((t, step))
             self.step = step
+            self.steps.take(t, step)
 
     def age_s(self, window: Window) -> float | None:
         """Seconds of silence that count: unseen spans and finite phases left out."""

@@ -24,6 +24,14 @@ def count(value: float | None) -> str:
     return "–" if value is None else f"{round(value):,}".replace(",", " ")
 
 
+def fine(value: float | None) -> str:
+    """Three digits of a small figure: `0.42`, `7.1`, `38.0` is `38`; from 100 on as `count`."""
+    if value is None or abs(value) >= 100:
+        return count(value)
+    text = f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+    return text.rstrip("0").rstrip(".")
+
+
 def gib(value: float | None) -> str:
     """Bytes as `121.4` GiB; a dash when not known."""
     return "–" if value is None else f"{value / 2**30:.1f}"

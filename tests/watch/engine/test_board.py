@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 from dflash_watch.frame import Disk, Gap, GpuSample, HostSample
-from dflash_watch.model import RunOptions
+from dflash_watch.model import RunOptions, Verdict
+from dflash_watch.render.plain import heartbeat
+from dflash_watch.window.speed import StepPace
 from scenarios.timeline import LOG, Timeline
 
 
@@ -134,3 +138,71 @@ def test_nothing_known_is_none_and_never_zero():
     assert (board.step, board.tokens_per_s, board.eta_s, board.queue, board.pid) == (None,) * 5
     assert board.gpus == ()
     assert board.log.lines == ()
+
+
+def test_the_newest_minutes_are_kept_in_fine_points_as_they_were_told():
+    run = Timeline.training(90, throughput_every=1)
+    recent = run.last.board.recent
+    assert len(recent) == 90
+    assert recent[-1].t >= run.t - 2.0
+    assert {later.t - one.t for one, later in itertools.pairwise(recent)} == {1.0}
+    run.go(400)
+    recent = run.last.board.recent
+    assert 299 <= len(recent) <= 301
+    assert recent[0].t >= run.t - 300.0
+    run.stop_steps()
+    stopped = run.t
+    run.throughput_every = 10**6
+    run.go(30)
+    assert run.last.board.recent[-1].t <= stopped
+
+
+def test_a_point_has_the_mean_of_what_was_told_in_it():
+    run = Timeline.training(30, throughput_every=1)
+    run.tokens_per_s = 12000.0
+    run.go(30)
+    mixed = [one for one in run.last.board.throughput if one.low != one.high]
+    assert len(mixed) == 1
+    assert mixed[0].low < mixed[0].mean < mixed[0].high
+
+
+def test_a_log_with_steps_and_no_tokens_shows_steps_a_second():
+    run = Timeline.foreign(60, log_mode="bar", steps_per_s=4.0)
+    board = run.last.board
+    assert (board.throughput_unit, board.tokens_per_s) == ("steps/s", None)
+    assert round(board.steps_per_s, 1) == 4.0
+    assert round(board.recent[-1].high, 1) == 4.0
+    assert any(point.high is not None for point in board.throughput)
+    assert "4 steps/s" in heartbeat(run.last)
+    run.log_mode = "lines"  # and now it says tokens
+    run.go(5)
+    board = run.last.board
+    assert (board.throughput_unit, board.steps_per_s) == ("tok/s", None)
+    assert board.tokens_per_s == 6000.0
+
+
+def test_steps_a_second_are_counted_over_a_second_and_anew_when_the_counter_falls():
+    pace = StepPace()
+    for t, step in ((10.0, 100), (10.0, 103), (10.5, 105), (12.0, 108)):
+        pace.take(t, step)
+    assert pace.speed.newest == 4.0
+    pace.take(13.0, 1)
+    assert pace.speed.newest == 4.0
+    pace.take(33.0, 11)
+    assert pace.speed.newest == 0.5
+
+
+def test_a_run_that_is_over_has_no_flow_and_nothing_overdue():
+    run = Timeline.training(30, depth=8)
+    assert run.last.board.queue.trend == "FULL"
+    run.stop_steps()
+    run.event("exit", code=0, reason="done")
+    run.process = "gone"
+    run.go(90)
+    assert run.last.verdict == Verdict.FINISHED
+    queue = run.last.board.queue
+    assert (queue.in_per_s, queue.out_per_s, queue.trend, queue.waiting) == (None,) * 4
+    assert "progress-overdue" not in {one.name for one in run.last.symptoms}
+    told = " ".join(one.text for one in run.last.evidence)
+    assert "no step for" not in told
+    assert "log silent" not in told

@@ -17,7 +17,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, missing
 from dflash_watch.detectors.examples import T0, example, frames
 from dflash_watch.model import RunOptions, Severity, Source
 from dflash_watch.units import count, percent
-from dflash_watch.window.told import BUCKET_S
+from dflash_watch.window.speed import BUCKET_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 
 from dflash_watch.model import EvidenceKind, Finding, Incident, Link, Severity, Snapshot, Verdict
 from dflash_watch.readers.lines import printable
-from dflash_watch.units import count, duration, percent
+from dflash_watch.units import count, duration, fine, percent
 
 HEARTBEAT_S = 60.0
 INDENT = " " * 10
@@ -147,6 +147,8 @@ def heartbeat(snapshot: Snapshot) -> str:
         if board.baseline_tokens_per_s:
             rate += f" ({percent(board.tokens_per_s / board.baseline_tokens_per_s)} of baseline)"
         parts.append(rate)
+    elif board.steps_per_s is not None:
+        parts.append(f"{fine(board.steps_per_s)} steps/s")
     if board.loss is not None:
         parts.append(f"loss {board.loss:.3f}")
     if queue is not None and queue.depth is not None:

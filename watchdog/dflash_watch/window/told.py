@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dflash_watch.frame import BeatPage, BeatWorker
 from dflash_watch.window.intake import clean_event
+from dflash_watch.window.speed import Throughput
 
-BUCKET_S = 15.0
-BUCKETS = 240
-"""One hour of throughput."""
 KEPT = 100
 LAST_STEP_S = 5.0
 """A step may be told so long after the exit event: both are on their way at once."""
@@ -27,48 +25,6 @@ class OpenPhase:
     budget_s: float | None = None
     detail: str | None = None
     worker: str | None = None
-
-
-@dataclass(slots=True)
-class Bucket:
-    """Throughput over a quarter of a minute: lowest, highest and mean."""
-
-    start_t: float
-    low: float
-    high: float
-    total: float
-    count: int = 1
-
-    @property
-    def mean(self) -> float:
-        """Mean of what was said within it."""
-        return self.total / self.count
-
-
-@dataclass(slots=True)
-class Throughput:
-    """One hour of tokens a second, thinned to buckets."""
-
-    buckets: deque[Bucket] = field(default_factory=lambda: deque(maxlen=BUCKETS))
-    newest: float | None = None
-    newest_t: float | None = None
-
-    def take(self, t: float, tokens_per_s: float) -> None:
-        """Take one figure."""
-        self.newest, self.newest_t = tokens_per_s, t
-        start = t - t % BUCKET_S
-        last = self.buckets[-1] if self.buckets else None
-        if last is not None and start <= last.start_t:
-            last.low, last.high = min(last.low, tokens_per_s), max(last.high, tokens_per_s)
-            last.total, last.count = last.total + tokens_per_s, last.count + 1
-        else:
-            self.buckets.append(Bucket(start, tokens_per_s, tokens_per_s, tokens_per_s))
-
-    def mean(self, since_t: float) -> float | None:
-        """Mean since then, by what was said."""
-        chosen = [bucket for bucket in self.buckets if bucket.start_t + BUCKET_S > since_t]
-        count = sum(bucket.count for bucket in chosen)
-        return sum(bucket.total for bucket in chosen) / count if count else None
 
 
 Event = Mapping[str, Any]
