@@ -60,10 +60,12 @@ class Desk:
         if before is not None and _identity(before.snapshot) != _identity(snapshot):
             self._points, self._lines = (), ()
             self.choices = state.follow(self.choices)
+        elif before is not None and _unit(before.snapshot) != _unit(snapshot):
+            self._points = ()  # the run has begun to say tokens: another scale
         self._seen = see(before, snapshot, self.clock.wall_s(), self.clock.monotonic_s())
         board = snapshot.board
         newest = [
-            Sample(t, point.low, point.high)
+            Sample(t, point.low, point.high, point.mean)
             for point in board.throughput
             if (t := finite(point.t)) is not None
         ]
@@ -104,6 +106,10 @@ class Desk:
     def say(self, text: str) -> None:
         """A short answer on the key line."""
         self.choices = state.say(self.choices, text, self.clock.monotonic_s())
+
+
+def _unit(snapshot: Snapshot) -> str:
+    return snapshot.board.throughput_unit
 
 
 def _identity(snapshot: Snapshot) -> tuple[str | None, ...]:

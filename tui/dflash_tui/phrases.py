@@ -40,6 +40,12 @@ def count(value: float | None, *, short: bool = False) -> str:
     return f"{value:.0f}"
 
 
+def pace(value: float | None, unit: str) -> str:
+    """Tokens a second as whole numbers; steps a second may be few: `0.42`."""
+    value = known(value)
+    return count(value) if unit == "tok/s" or value is None else units.fine(min(value, 1e7))
+
+
 def rate(value: float | None) -> str:
     """`5.1/s`."""
     value = known(value)

@@ -8,7 +8,7 @@ blanks and braille is stretched by some renderers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -24,6 +24,9 @@ class Sample(NamedTuple):
     t: float
     low: float | None
     high: float | None
+    mean: float | None = None
+    joined: bool = False
+    """It is known what was between the sample before and this one, however far apart they are."""
 
 
 def finite(value: float | None) -> float | None:
@@ -146,14 +149,26 @@ def _column_spans(
 ) -> list[tuple[float, float] | None]:
     """Lowest and highest value of each dot column."""
     spans: list[tuple[float, float] | None] = [None] * columns
+    for column, low, _mean, high in _bridged(samples, axes, columns):
+        old = spans[column]
+        spans[column] = (low, high) if old is None else (min(old[0], low), max(old[1], high))
+    return spans
 
-    def put(column: int, low: float, high: float) -> None:
-        if 0 <= column < columns:
-            old = spans[column]
-            spans[column] = (low, high) if old is None else (min(old[0], low), max(old[1], high))
 
+def means(samples: Sequence[Sample], axes: Axes, cells: int) -> list[float | None]:
+    """Mean of what falls into each cell, bridged as the plot is; None is a gap."""
+    found: list[list[float]] = [[] for _ in range(max(cells, 0))]
+    for column, _low, mean, _high in _bridged(samples, axes, cells):
+        found[column].append(mean)
+    return [sum(part) / len(part) if part else None for part in found]
+
+
+def _bridged(
+    samples: Sequence[Sample], axes: Axes, columns: int
+) -> Iterator[tuple[int, float, float, float]]:
+    """(column, low, mean, high) of each sample inside, and of the columns between two joined."""
     reach = _reach_s(samples)
-    last: tuple[float, float, float] | None = None
+    last: tuple[float, float, float, float] | None = None
     for sample in samples:
         low, high = finite(sample.low), finite(sample.high)
         if low is None or high is None or not math.isfinite(sample.t):
@@ -162,14 +177,19 @@ def _column_spans(
         here = axes.column(sample.t, columns)
         if here == columns and sample.t <= axes.end_t:
             here = columns - 1
-        if last is not None and 0 < sample.t - last[0] <= reach:
+        said = finite(sample.mean)
+        values = (low, (low + high) / 2 if said is None else said, high)
+        if last is not None and (0 < sample.t - last[0] <= reach or sample.joined):
             first = axes.column(last[0], columns)
             for column in range(max(first + 1, 0), min(here, columns)):
                 share = (column - first) / (here - first)
-                put(column, last[1] + share * (low - last[1]), last[2] + share * (high - last[2]))
-        put(here, low, high)
-        last = (sample.t, low, high)
-    return spans
+                a, b, c = (
+                    old + share * (new - old) for old, new in zip(last[1:], values, strict=True)
+                )
+                yield column, a, b, c
+        if 0 <= here < columns:
+            yield here, *values
+        last = (sample.t, *values)
 
 
 def _reach_s(samples: Sequence[Sample]) -> float:

@@ -167,7 +167,9 @@ def _joined(first: Sample, second: Sample) -> Sample:
     """One bucket out of two: lowest of both, highest of both."""
     lows = [point.low for point in (first, second) if point.low is not None]
     highs = [point.high for point in (first, second) if point.high is not None]
-    return Sample(first.t, min(lows, default=None), max(highs, default=None))
+    means = [point.mean for point in (first, second) if point.mean is not None]
+    mean = sum(means) / len(means) if means else None
+    return Sample(first.t, min(lows, default=None), max(highs, default=None), mean)
 
 
 def focus_on(now: Choices, panel: Panel) -> Choices:

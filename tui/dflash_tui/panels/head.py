@@ -5,7 +5,7 @@ from __future__ import annotations
 from dflash_watch.model import Severity, Snapshot
 
 from dflash_tui.cells import Ink, Row, Span, clean, cut, fit_row, row_width, spread, width
-from dflash_tui.phrases import count, duration, known, open_findings, percent, reasons
+from dflash_tui.phrases import count, duration, known, open_findings, pace, percent, reasons
 from dflash_tui.state import Choices
 from dflash_tui.theme import GLYPHS, State
 from dflash_tui.view import View
@@ -140,9 +140,12 @@ def _named(snapshot: Snapshot) -> str:
 
 
 def _speed(view: View, snapshot: Snapshot, *, narrow: bool) -> str:
-    now, usual = known(snapshot.board.tokens_per_s), known(snapshot.board.baseline_tokens_per_s)
+    board = snapshot.board
+    now, usual = known(board.tokens_per_s), known(board.baseline_tokens_per_s)
     if now is None:
-        return ""
+        steps = known(board.steps_per_s)
+        was = "was " if view.state is State.STALLED else ""
+        return "" if steps is None else f"{was}{pace(steps, 'steps/s')} steps/s"
     text = f"{count(now)} tok/s"
     if view.state is State.STALLED and now > 0:
         return f"was {text}"

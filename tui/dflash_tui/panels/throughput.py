@@ -6,16 +6,19 @@ from collections.abc import Sequence
 
 from dflash_watch.model import Severity
 
-from dflash_tui.cells import Ink, Row, Span, fit, fit_row, row_width, width
+from dflash_tui.cells import Ink, Row, Span, clean, fit, fit_row, row_width, width
 from dflash_tui.panels.frame import middle, title
-from dflash_tui.phrases import count, known, window
-from dflash_tui.plot import DASH, Axes, Sample, braille, finite, nice_top, spark
+from dflash_tui.phrases import count, known, pace, window
+from dflash_tui.plot import DASH, Axes, Sample, braille, finite, means, nice_top, spark
 from dflash_tui.state import Choices, Panel
 from dflash_tui.theme import State
 from dflash_tui.view import View
 
 LABEL_CELLS = 8
 PLOT_FROM_ROWS = 5
+FINE_UP_TO_S = 300.0
+HELD_S = 60.0
+"""Steps that were made so long after the newest figure went at that speed."""
 
 
 YOUNG_WINDOWS_S = (60.0, 120.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0)
@@ -37,10 +40,10 @@ def throughput_title(view: View, choices: Choices, points: Sequence[Sample]) -> 
     focused = choices.focus is Panel.THROUGHPUT
     if view.snapshot is None:
         return title("Throughput", focused=focused)
-    board = view.snapshot.board
-    rest = f"tok/s · {speed_word(view)} {count(known(board.tokens_per_s))}"
-    if known(board.baseline_tokens_per_s) is not None:
-        rest += f" · baseline {count(board.baseline_tokens_per_s)} {DASH}"
+    unit, usual = unit_of(view), baseline_of(view)
+    rest = f"{unit} · {speed_word(view)} {pace(newest_of(view), unit)}"
+    if usual is not None:
+        rest += f" · baseline {count(usual)} {DASH}"
     rest += f" · {window(window_s(view, choices, points))}" + (
         " · from lowest" if choices.auto_scale else ""
     )
@@ -49,22 +52,60 @@ def throughput_title(view: View, choices: Choices, points: Sequence[Sample]) -> 
 
 def speed_word(view: View) -> str:
     """Is the newest figure about now? Where no steps go on it is only the last one."""
-    speed = known(view.snapshot.board.tokens_per_s) if view.snapshot else None
-    return "now" if not speed or view.state in {State.RUNNING, State.SLOW} else "last"
+    return "now" if not newest_of(view) or view.state in {State.RUNNING, State.SLOW} else "last"
 
 
 def with_fall(view: View, points: Sequence[Sample]) -> list[Sample]:
-    """In a stall, silence since the last step is no gap but no work: the line falls to 0."""
+    """In a stall, silence since the last step is no gap but no work.
+
+    The line keeps its last value up to the moment of the last step and is at 0 from there on.
+    """
     age = known(view.snapshot.board.last_step_age_s) if view.snapshot else None
-    if view.state is not State.STALLED or age is None or not points:
+    seen = [point for point in points if finite(point.high) is not None]
+    if view.state is not State.STALLED or age is None or not seen:
         return list(points)
-    end = now_t(view)
-    stopped = end - age - view.elapsed_s
-    drawn = [
-        Sample(point.t, 0.0, 0.0) if point.high is None and point.t > stopped else point
-        for point in points
+    end, last = now_t(view), seen[-1]
+    stopped = min(max(end - age - view.elapsed_s, last.t), end)
+    known_points = [point for point in points if point.t <= last.t]
+    return [
+        *known_points,
+        last._replace(t=stopped, joined=stopped - last.t <= HELD_S),
+        Sample(stopped, 0.0, 0.0, joined=True),
+        Sample(end, 0.0, 0.0, joined=True),
     ]
-    return [*drawn, Sample(end, 0.0, 0.0)] if end > drawn[-1].t else drawn
+
+
+def fine(view: View, choices: Choices, points: Sequence[Sample]) -> Sequence[Sample]:
+    """The finer points of the newest minutes, where the window holds nothing older."""
+    recent = view.snapshot.board.recent if view.snapshot else ()
+    if not recent or window_s(view, choices, points) > FINE_UP_TO_S:
+        return points
+    return [
+        Sample(t, point.low, point.high, point.mean)
+        for point in recent
+        if (t := finite(point.t)) is not None
+    ]
+
+
+def unit_of(view: View) -> str:
+    """`tok/s`, or `steps/s` of a run that says no tokens a second."""
+    return clean(view.snapshot.board.throughput_unit) if view.snapshot else "tok/s"
+
+
+def newest_of(view: View) -> float | None:
+    """The newest figure, in that unit."""
+    if view.snapshot is None:
+        return None
+    board = view.snapshot.board
+    in_tokens = board.throughput_unit == "tok/s"
+    return known(board.tokens_per_s if in_tokens else board.steps_per_s)
+
+
+def baseline_of(view: View) -> float | None:
+    """The baseline, which is one of tokens."""
+    board = view.snapshot.board if view.snapshot else None
+    is_fit = board is not None and board.throughput_unit == "tok/s"
+    return known(board.baseline_tokens_per_s) if board is not None and is_fit else None
 
 
 def now_t(view: View) -> float:
@@ -81,23 +122,26 @@ def throughput(
     view: View, choices: Choices, points: Sequence[Sample], cells: int, height: int
 ) -> list[Row]:
     """The panel's rows, without its frame."""
-    points = with_fall(view, points)
-    axes = _axes(view, choices, points)
-    inside = [point for point in points if axes.begin_t <= point.t <= axes.end_t]
+    shown_s = window_s(view, choices, points)
+    points = with_fall(view, fine(view, choices, points))
+    axes = _axes(view, choices, points, shown_s)
+    near = [
+        point for point in points if point.joined or axes.begin_t - 120 <= point.t <= axes.end_t
+    ]
     if height < PLOT_FROM_ROWS or cells < 40:
-        return [_spark_row(view, inside, axes, cells)]
+        return [_spark_row(view, near, axes, cells)]
     if not any(finite(point.high) is not None for point in points):
         return [(), middle("no throughput seen yet", cells)]
-    return _plot_rows(view, points, axes, cells, height)
+    return _plot_rows(view, near, axes, cells, height)
 
 
-def _axes(view: View, choices: Choices, points: Sequence[Sample]) -> Axes:
+def _axes(view: View, choices: Choices, points: Sequence[Sample], shown_s: float) -> Axes:
     end = now_t(view)
-    begin = end - window_s(view, choices, points)
+    begin = end - shown_s
     inside = [point for point in points if begin <= point.t <= end]
     highs = [value for value in (finite(point.high) for point in inside) if value is not None]
     lows = [value for value in (finite(point.low) for point in inside) if value is not None]
-    baseline = finite(view.snapshot.board.baseline_tokens_per_s) if view.snapshot else None
+    baseline = finite(baseline_of(view))
     top = nice_top(max([*highs, baseline or 0.0], default=0.0) * 1.05)
     bottom = 0.0
     both = lows + highs
@@ -107,35 +151,17 @@ def _axes(view: View, choices: Choices, points: Sequence[Sample]) -> Axes:
     return Axes(begin, end, bottom, top)
 
 
-def _spark_row(view: View, inside: Sequence[Sample], axes: Axes, cells: int) -> Row:
+def _spark_row(view: View, points: Sequence[Sample], axes: Axes, cells: int) -> Row:
     """` tok/s 30m ▇▇▇▇▆▁ now 6 120 base 6 000`."""
-    board = view.snapshot.board if view.snapshot else None
-    name = f" tok/s {window(axes.end_t - axes.begin_t, short=True)} "
-    tail = f" {speed_word(view)} {count(known(board.tokens_per_s) if board else None)}"
-    if board is not None and known(board.baseline_tokens_per_s) is not None:
-        tail += f" base {count(board.baseline_tokens_per_s)}"
+    unit, usual = unit_of(view), baseline_of(view)
+    name = f" {unit} {window(axes.end_t - axes.begin_t, short=True)} "
+    tail = f" {speed_word(view)} {pace(newest_of(view), unit)}"
+    if usual is not None:
+        tail += f" base {count(usual)}"
     room = max(cells - len(name) - width(tail) - 1, 0)
-    line = spark(_resampled(inside, axes, room), room, axes.top)
+    line = spark(means(points, axes, room), room, axes.top)
     row = (Span(name, Ink.DIM), Span(line, Ink.LINE), Span(tail, Ink.STRONG))
     return fit_row(row, cells)
-
-
-def _resampled(inside: Sequence[Sample], axes: Axes, cells: int) -> list[float | None]:
-    """One value a cell by time, the lowest of its bucket; single holes are bridged."""
-    values: list[float | None] = [None] * cells
-    for point in inside:
-        low, cell = finite(point.low), min(axes.column(point.t, cells), cells - 1)
-        if low is not None and cell >= 0:
-            old = values[cell]
-            values[cell] = low if old is None else min(old, low)
-    reach = max(cells // max(len(inside), 1) + 1, 1)
-    filled = list(values)
-    for cell, value in enumerate(values):
-        if value is None and cell:
-            near = [one for one in values[max(cell - reach, 0) : cell] if one is not None]
-            more = [one for one in values[cell + 1 : cell + 1 + reach] if one is not None]
-            filled[cell] = near[-1] if near and more else None
-    return filled
 
 
 def _plot_rows(
@@ -147,10 +173,9 @@ def _plot_rows(
 ) -> list[Row]:
     """Labels, plot and time axis."""
     plot_cells, plot_height = cells - LABEL_CELLS - 1, height - 1
-    baseline = view.snapshot.board.baseline_tokens_per_s if view.snapshot else None
-    inside = [point for point in points if axes.begin_t - 120 <= point.t <= axes.end_t]
-    lines = braille(inside, axes, plot_cells, plot_height, baseline)
-    labels = _labels(axes, finite(baseline), plot_height)
+    baseline = baseline_of(view)
+    lines = braille(points, axes, plot_cells, plot_height, baseline)
+    labels = _labels(axes, finite(baseline), plot_height, unit_of(view))
     rows: list[Row] = []
     for index, line in enumerate(lines):
         label = fit(labels.get(index, ""), LABEL_CELLS - 1, right=True) + " "
@@ -158,18 +183,18 @@ def _plot_rows(
     return [*rows, _axis_row(view, axes, plot_cells)]
 
 
-def _labels(axes: Axes, baseline: float | None, height: int) -> dict[int, str]:
+def _labels(axes: Axes, baseline: float | None, height: int, unit: str) -> dict[int, str]:
     """Plot row -> what stands before it: the top, 0 or the bottom, the baseline between."""
-    labels = {0: _label(axes.top), height - 1: _label(axes.bottom)}
+    labels = {0: _label(axes.top, unit), height - 1: _label(axes.bottom, unit)}
     if baseline is not None and axes.bottom < baseline < axes.top:
         row = (height * 4 - 1 - axes.level(baseline, height * 4)) // 4
         if row not in labels:
-            labels[row] = _label(baseline)
+            labels[row] = _label(baseline, unit)
     return labels
 
 
-def _label(value: float) -> str:
-    text = count(value)
+def _label(value: float, unit: str) -> str:
+    text = pace(value, unit)
     return text if len(text) < LABEL_CELLS else count(value, short=True)
 
 

@@ -54,4 +54,7 @@ def _activity(worker: WorkerRow, elapsed_s: float) -> Row:
     wait += f" of {clean(worker.waits_for)}" if worker.waits_for else ""
     wait += "" if since is None else f" {duration(since + elapsed_s)}"
     long = worker.role in _ORDER and since is not None and since + elapsed_s > 10
-    return (Span(wait, Ink.WARN if long else Ink.TEXT), Span(got_on, Ink.DIM))
+    ink = Ink.WARN if long else Ink.TEXT
+    if worker.role == "main":
+        ink = Ink.DIM  # it starts the others and waits for them: its part, whatever happens
+    return (Span(wait, ink), Span(got_on, Ink.DIM))
