@@ -29,6 +29,8 @@ LOG_LINES = 100
 BAND_LOOKS = 20
 """Readings that make a GPU's own recent band."""
 STALE_S = 5.0
+RATE_LOOKS = 11
+"""Looks at the workers that make a rate: what flowed longer ago is not now."""
 
 
 def build_board(
@@ -162,8 +164,8 @@ def _queue(window: Window, *, is_over: bool) -> QueueRow | None:
 def _rate(window: Window, role: str) -> float | None:
     rates = []
     for worker in window.told.in_role(role):
-        past = window.told.items.get(worker.name)
-        if past and len(past) >= 2 and past[-1][0] > past[0][0]:
+        past = list(window.told.items.get(worker.name) or ())[-RATE_LOOKS:]
+        if len(past) >= 2 and past[-1][0] > past[0][0]:
             rates.append((past[-1][1] - past[0][1]) / (past[-1][0] - past[0][0]))
     return sum(rates) if rates else None
 

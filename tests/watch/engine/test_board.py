@@ -83,6 +83,9 @@ def test_rates_of_both_sides_come_from_the_items_of_the_workers():
     run = Timeline.training(30)
     queue = run.last.board.queue
     assert round(queue.in_per_s) == round(queue.out_per_s) == 24
+    run.freeze()
+    run.go(12)
+    assert run.last.board.queue.out_per_s == 0.0
 
 
 def test_throughput_is_a_point_a_bucket_and_silence_is_a_gap():
@@ -181,14 +184,18 @@ def test_a_log_with_steps_and_no_tokens_shows_steps_a_second():
     assert board.tokens_per_s == 6000.0
 
 
-def test_steps_a_second_are_counted_over_a_second_and_anew_when_the_counter_falls():
+def test_steps_a_second_are_counted_over_five_seconds_and_anew_when_the_counter_falls():
     pace = StepPace()
-    for t, step in ((10.0, 100), (10.0, 103), (10.5, 105), (12.0, 108)):
-        pace.take(t, step)
-    assert pace.speed.newest == 4.0
-    pace.take(13.0, 1)
-    assert pace.speed.newest == 4.0
-    pace.take(33.0, 11)
+    for step in (1, 7, 103):  # a log that was there before: all of it at one moment
+        pace.take(10.0, step)
+    assert pace.speed.newest is None
+    for second, step in enumerate((105, 108, 109, 112, 113, 115), start=11):
+        pace.take(float(second), step)
+    assert pace.speed.newest == 2.0
+    assert max(bucket.high for bucket in pace.speed.fine) == 2.5
+    pace.take(17.0, 1)
+    assert pace.speed.newest == 2.0
+    pace.take(37.0, 11)
     assert pace.speed.newest == 0.5
 
 

@@ -11,8 +11,10 @@ BUCKETS = 240
 FINE_S = 1.0
 FINE_WINDOW_S = 300.0
 """A plot of five minutes has a point for about every dot column."""
-PACE_OVER_S = 1.0
-"""Steps a second are counted over at least so long: several may be seen at one moment."""
+PACE_OVER_S = 5.0
+"""Steps a second are counted over so long: a look at a log sees one or three, not two and a bit."""
+APART_S = 0.9
+"""Looks that are less far apart say nothing about speed."""
 
 
 @dataclass(slots=True)
@@ -72,14 +74,20 @@ class StepPace:
 
     def __init__(self) -> None:
         self.speed = Throughput()
-        self._from: tuple[float, int] | None = None
+        self._marks: deque[tuple[float, int]] = deque()
 
     def take(self, t: float, step: int) -> None:
         """The counter stood there at that moment; one that went down counts anew."""
-        if self._from is None or step < self._from[1]:
-            self._from = (t, step)
+        marks = self._marks
+        if marks and step < marks[-1][1]:
+            marks.clear()
+        if marks and t - marks[-1][0] < APART_S:
+            if t <= marks[-1][0]:  # steps that are seen at one moment were made before it
+                marks[-1] = (marks[-1][0], step)
             return
-        seconds, steps = t - self._from[0], step - self._from[1]
-        if steps > 0 and seconds >= PACE_OVER_S:
+        marks.append((t, step))
+        while len(marks) > 2 and t - marks[1][0] >= PACE_OVER_S:
+            marks.popleft()
+        seconds, steps = t - marks[0][0], step - marks[0][1]
+        if steps > 0 and seconds > 0:
             self.speed.take(t, steps / seconds)
-            self._from = (t, step)
