@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from datetime import datetime
+
 import msgspec
 from dflash_watch.model import Board, Limit, Link, LogView, Snapshot, Source, Verdict
 
@@ -203,6 +207,7 @@ def on_cpu(at: Moment) -> Snapshot:
             for point in parts.throughput(at.now)
         ),
         findings=(),
+        log=LogView(path="train.log", lines=tuple(_tiny_lines(at))),
         host_line="load 1.9/2 · RAM 1.1/7.8 G",
     )
     views = {**OK_VIEWS, "gpu": "none: no NVIDIA driver here"}
@@ -211,6 +216,16 @@ def on_cpu(at: Moment) -> Snapshot:
         (Source.BEATS, "queue 5/60, steady"),
     )
     return healthy_snapshot(at, board, run="demo", since_t=at.begin - 21, views=views, evidence=why)
+
+
+def _tiny_lines(at: Moment) -> Iterator[str]:
+    """A line every five steps, as the tiny run writes them."""
+    for step in range(5, 210, 5):
+        t = at.now - (206 - step) / 13
+        clock = datetime.fromtimestamp(t, at.zone).strftime("%H:%M:%S")
+        loss, accept = 0.7 + 4.4 * math.exp(-step / 70), 6.4 - 5.4 * math.exp(-step / 60)
+        speed = 3280 * (1 + 0.03 * parts.wobble(1, t))
+        yield f"{clock} step={step}/300 loss={loss:.3f} accept={accept:.2f} tok/s={speed:.0f}"
 
 
 def sixteen(at: Moment) -> Snapshot:
