@@ -18,10 +18,10 @@ USAGE = [
     (["--target", "some/model", "--data", "x", "--run-dir", "x"], "--target: this version trains"),
     (["--data", "chats.jsonl", "--run-dir", "x"], "--data: this version trains"),
     (["resum", "--run-dir", "x"], "resum: expected section.key=value or a command; did you mean"),
-    (["resume", "--run-dir", "/nonexistent"], "no checkpoint to resume from"),
+    (["resume", "--run-dir", "nowhere"], "no checkpoint to resume from"),
     (["--prest", "tiny"], "unrecognized arguments: --prest"),
     (["--preset", "tiny", "--run-dir", "/proc/nope"], "--run-dir /proc/nope: "),
-    (["--preset", "tiny", "--run-dir", "x", "--config", "/nonexistent"], "No such file"),
+    (["--preset", "tiny", "--run-dir", "x", "--config", "nowhere.toml"], "No such file"),
 ]
 
 

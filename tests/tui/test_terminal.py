@@ -102,9 +102,11 @@ def test_it_starts_shows_the_verdict_and_quits_with_zero(tmux) -> None:
     assert "STALLED" not in after
 
 
-def test_it_follows_a_resize(tmux) -> None:
-    terminal = tmux()
-    terminal.shows("STALLED")
+@pytest.mark.parametrize("exported", [{}, {"COLUMNS": "80", "LINES": "24"}], ids=str)
+def test_it_fills_the_terminal_and_follows_a_resize_whatever_is_exported(tmux, exported) -> None:
+    terminal = tmux(**exported)
+    screen = terminal.shows("STALLED", "q quit")
+    assert "q quit" in screen.splitlines()[39]
     terminal.tell("resize-window", "-t", "s", "-x", "80", "-y", "24")
     screen = terminal.shows("\n─Log", "q quit")
     assert all(len(line) <= 80 for line in screen.splitlines())

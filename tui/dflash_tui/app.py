@@ -51,7 +51,8 @@ def run(
         ascii_only=not terminal.speaks_utf8() if ascii_only is None else ascii_only,
     )
     try:
-        return asyncio.run(_until_left(app))
+        with terminal.own_size():
+            return asyncio.run(_until_left(app))
     finally:
         feed.close()
 

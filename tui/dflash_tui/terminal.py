@@ -18,6 +18,7 @@ from typing import Any, Final
 
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 GRACE_S: Final = 0.8
+SIZES: Final = ("COLUMNS", "LINES")
 RESTORE: Final = (
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?1016l\x1b[?1004l\x1b[?2004l"
     b"\x1b[<u\x1b[?1049l\x1b[?25h\x1b[0m"
@@ -36,6 +37,17 @@ def is_terminal() -> bool:
     """Can a full-screen program run here?"""
     streams = (sys.__stdin__, sys.__stderr__)
     return all(stream is not None and stream.isatty() for stream in streams)
+
+
+@contextlib.contextmanager
+def own_size() -> Iterator[None]:
+    """The size is the terminal's own: an exported COLUMNS or LINES never follows a resize."""
+    environment = os.environ  # noqa: TID251 - the framework reads them there, and nowhere else
+    exported = {name: environment.pop(name) for name in SIZES if name in environment}
+    try:
+        yield
+    finally:
+        environment.update(exported)
 
 
 @contextlib.contextmanager
