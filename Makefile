@@ -17,8 +17,9 @@ help:
 	@echo "make lint   ruff, mypy, import contracts      make bench   the figures of docs/benchmarks.md"
 
 $(VENV)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), need Python 3.11 or newer; call: make PYTHON=/path/to/python3.11" >&2; exit 64; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  found=$$($(PYTHON) --version 2>&1) || found="no Python that starts"; \
+	  echo "$(PYTHON) is $$found, need Python 3.11 or newer; call: make PYTHON=/path/to/python3.11" >&2; exit 64; }
 	@echo "== setting up $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
@@ -65,7 +66,7 @@ bench: install
 # What the tests need from the system; Debian and Ubuntu, as root.
 system-packages:
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc procps tmux openssh-server openssh-client lxc lxcfs uidmap debootstrap >/dev/null
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc procps python3-venv tmux openssh-server openssh-client lxc lxcfs uidmap debootstrap >/dev/null
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
