@@ -166,6 +166,7 @@ class ThreadPipeline:
 
     def _check_grace(self) -> None:
         since_s, grace_s = self._stop.since_s, self._line.config.pipeline.stop_grace_s
+        self._stop.announce(f"waiting up to {grace_s:.0f} s for the step to end")
         if since_s is None or self._line.meeting.is_stopping:  # saving may take what it takes
             return
         if time.monotonic() - since_s > grace_s:

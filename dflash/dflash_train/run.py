@@ -11,12 +11,12 @@ from pathlib import Path
 
 from dflash_events import RunWriter
 from dflash_events.manifest import source_hashes
+from dflash_events.schema import EVENTS_NAME
 
 from dflash_train import access, logs, provenance
 from dflash_train.config import Config
 from dflash_train.errors import (
     EXIT_DONE,
-    EXIT_FAILED,
     EXIT_STOPPED,
     DflashError,
     UsageError,
@@ -64,7 +64,8 @@ def execute(request: RunRequest) -> RunResult:
     stop.install()
     access.allow_tracing()
     watchdog = Watchdog(run_dir)
-    result = RunResult(code=EXIT_FAILED)
+    if not request.resume:
+        say_what_is_set_aside(run_dir)
     try:
         with (
             access.stack_signal(run_dir) as number,
@@ -72,17 +73,26 @@ def execute(request: RunRequest) -> RunResult:
         ):
             if request.watch:
                 watchdog.start()
-            result = _train(request, run_dir, writer, stop, watchdog)
+            return _train(request, run_dir, writer, stop, watchdog)
     except Exception as error:
         logs.log_only_to_file(traceback.format_exc())
         hint = f"traceback in {run_dir / logs.LOG_NAME}"
         raise DflashError(describe(error), hint=hint) from error
     finally:
-        if result.code in (EXIT_DONE, EXIT_STOPPED):
-            watchdog.end()
-        else:
-            watchdog.leave()
-    return result
+        watchdog.leave()
+
+
+def say_what_is_set_aside(run_dir: Path) -> None:
+    """One line when an earlier run left its events here and nothing to go on from."""
+    events = run_dir / EVENTS_NAME
+    if events.is_file() and events.stat().st_size:
+        logger.info(
+            "%s holds an earlier run without a checkpoint: this one starts anew,"
+            " the earlier events are set aside as %s-*%s",
+            run_dir,
+            events.stem,
+            events.suffix,
+        )
 
 
 def prepare_directory(run_dir: Path, *, resume: bool) -> Path:

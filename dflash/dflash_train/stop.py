@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ from types import FrameType
 
 from dflash_train.errors import EXIT_FAILED, DflashError
 
+logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -23,6 +25,7 @@ class StopRequest:
         self.signal_name: str | None = None
         self.since_s: float | None = None
         self._count = 0
+        self._is_announced = False
 
     def install(self) -> None:
         """Take over `SIGNALS`; only in the main thread.
@@ -37,6 +40,17 @@ class StopRequest:
     def is_requested(self) -> bool:
         """True after the first signal."""
         return self.since_s is not None
+
+    def announce(self, meanwhile: str) -> None:
+        """Say once that a stop was asked for and what is waited for; called between other work.
+
+        Not said by the handler itself: it may interrupt the writing of another line.
+        """
+        if self.is_requested and not self._is_announced:
+            self._is_announced = True
+            logger.info(
+                "stop requested (%s); %s; a second signal ends at once", self.signal_name, meanwhile
+            )
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._count += 1

@@ -106,6 +106,7 @@ class Training:
         def on_step(_: int) -> None:
             main.beat()
             if self._stop.is_requested:
+                self._stop.announce("ending before the first step")
                 raise _StopWhileLoadingError("stopped while loading")
 
         try:

@@ -1,7 +1,8 @@
 """The headless watchdog beside a run: a sibling process, never a part of this one.
 
 Its trouble is one line in the log. It gets its own session, so that a signal to the trainer's group
-does not end it, and a lower priority.
+does not end it, and a lower priority. It outlives the run by moments: how a run ended can only be
+said afterwards.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 
 INCIDENTS_NAME, WATCH_LOG_NAME = "incidents", "watch.log"
 NICENESS = 10
-END_WAIT_S = 5.0
 
 
 class Watchdog:
@@ -79,18 +78,6 @@ class Watchdog:
         code, self._process = self._process.returncode, None
         logger.warning("the watchdog ended by itself (exit %d); see %s", code, self._log)
 
-    def end(self) -> None:
-        """End it and wait for it, killing it if need be."""
-        process, self._process = self._process, None
-        if process is None or process.poll() is not None:
-            return
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(END_WAIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
     def leave(self) -> None:
-        """Let it go on: it sees the end of the run, writes what there is to write, and ends."""
+        """Let it go on: it sees how the run ended, says so, keeps the evidence, and ends."""
         self._process = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from e2e.watched import Watch, Watched
+from e2e.watched import Watch, Watched, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ssh, pytest.mark.lxc]
 
@@ -38,7 +38,9 @@ def test_two_watchdogs_on_one_healthy_run_agree_and_neither_disturbs_the_other(
     assert run.process.wait(60) == 0
     assert run.run_dir is not None
     assert not list((run.run_dir / "incidents").glob("*/verdict.json"))
-    own = (run.run_dir / "watch.log").read_text()
+    log = run.run_dir / "watch.log"
+    until(lambda: "FINISHED" in log.read_text(), "the run's own watchdog sees its end")
+    own = log.read_text()
     told = {line.split()[1] for line in own.splitlines()}
     assert "RUNNING" in told, own
     assert told.isdisjoint({"SLOW", "QUIET", "STALLED", "CRASHED", "BLIND", "found:"}), own

@@ -131,7 +131,10 @@ def test_a_deadlock_is_visible_and_a_stop_request_says_where_it_stands(command, 
     assert workers["drafter-1"]["waits_for"] == "drafter-0"
     assert workers["drafter-1"]["wait"] == "lock"
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=DEADLINE_S)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    asked = "stop requested (SIGTERM); waiting up to 1 s for the step to end; a second signal ends"
+    assert out.count(asked) == 1
+    assert log_has(command, asked)()
     assert process.returncode == 1
     assert "no end of a step within 1 s of SIGTERM" in err.splitlines()[-1]
     assert "_take_weights_of" in (command.run_dir / "stacks.txt").read_text()
@@ -143,7 +146,7 @@ def test_a_second_signal_ends_at_once(command, started):
     )
     wait_for(log_has(command, "step=3/"), process)
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.5)
+    wait_for(log_has(command, "a second signal ends at once"), process)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 1

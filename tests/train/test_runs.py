@@ -155,6 +155,19 @@ def test_when_two_fail_at_once_both_are_told(small, tmp_path):
     assert all(name in message for name in names)
 
 
+def test_a_failed_run_without_a_checkpoint_is_begun_anew_and_says_so(small, tmp_path, capsys):
+    broken = parse_overrides(
+        small, ["drill.fault=raise", "drill.worker=target-0", "drill.at_step=-1"]
+    )
+    assert train(broken, tmp_path / "run").code == 1
+    assert "starts anew" not in capsys.readouterr().out
+    assert train(small, tmp_path / "run").code == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "starts anew" in line]
+    assert len(told) == 1
+    assert "the earlier events are set aside as events-*.jsonl" in told[0]
+    assert [path.name for path in (tmp_path / "run").glob("events-*.jsonl")] == ["events-1.jsonl"]
+
+
 def test_a_failed_run_can_be_resumed_and_ends_as_if_nothing_had_happened(small, done, tmp_path):
     broken = parse_overrides(
         small, ["drill.fault=raise", "drill.worker=target-1", "drill.at_step=8"]

@@ -17,8 +17,10 @@ SLEEPER = (sys.executable, "-c", "import time; print('watching', flush=True); ti
 def sleeping(tmp_path):
     watchdog = Watchdog(tmp_path, SLEEPER)
     watchdog.start()
+    process = watchdog._process
     yield watchdog
-    watchdog.end()
+    process.kill()
+    process.wait()
 
 
 def test_it_runs_in_a_session_of_its_own_with_a_lower_priority(sleeping):
@@ -34,23 +36,12 @@ def test_what_it_says_lies_in_the_run_directory(sleeping, tmp_path):
         time.sleep(0.02)
 
 
-def test_it_ends_with_the_run(sleeping):
+def test_it_is_left_to_see_the_end_of_the_run_and_said_nothing_about(sleeping, caplog):
     process = sleeping._process
-    sleeping.end()
-    assert process.poll() is not None
-    sleeping.end()
-
-
-def test_one_that_ignores_the_request_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("dflash_train.watch.END_WAIT_S", 0.3)
-    code = "import signal,time; signal.signal(15, 1); print('deaf', flush=True); time.sleep(60)"
-    watchdog = Watchdog(tmp_path, (sys.executable, "-c", code))
-    watchdog.start()
-    process = watchdog._process
-    while "deaf" not in (tmp_path / "watch.log").read_text():
-        time.sleep(0.02)
-    watchdog.end()
-    assert process.returncode == -9
+    sleeping.leave()
+    sleeping.look()
+    assert process.poll() is None
+    assert not caplog.records
 
 
 def test_one_that_cannot_be_started_is_a_line_in_the_log(tmp_path, caplog):
@@ -58,7 +49,7 @@ def test_one_that_cannot_be_started_is_a_line_in_the_log(tmp_path, caplog):
         watchdog = Watchdog(tmp_path, ("/nonexistent/watchdog",))
         watchdog.start()
         watchdog.look()
-        watchdog.end()
+        watchdog.leave()
     assert len(caplog.records) == 1
     assert "no watchdog beside this run" in caplog.text
 
