@@ -17,6 +17,7 @@ from dflash_watch.playbooks import load_playbooks
 from dflash_watch.readers.facts import Signature, SignatureSeen
 from dflash_watch.readers.logtext import LogReader
 from dflash_watch.readers.signatures import Matcher
+from dflash_watch.steps import NAMES
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "playbooks").glob("*.md"))
@@ -34,8 +35,8 @@ NEEDED = [
     "unknown", "memory-uneven", "throughput-below-baseline", "no-run",
 ]  # fmt: skip
 SYMPTOMS = set(catalogue()) - {"logged"}
-WORDS = {"subject", "since", "detail"}
-KNOWN = {"pid", "run_dir", "log", "host", "gpu", "rank", "step", "subject"}
+WORDS = {"subject", "since", "detail", "others"}
+KNOWN = set(NAMES)
 PLACEHOLDER = re.compile(r"\{(\w*)\}")
 COMMAND = re.compile(
     r"^(?:awk|cat|cp|dflash-\w+|dmesg|grep|kill|ls|lxc-\w+|nvidia-smi|pct|ping|ps|py-spy|ssh|tail"

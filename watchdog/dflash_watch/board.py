@@ -46,7 +46,6 @@ def build_board(
     run = frame.run if frame is not None else None
     main = window.main()
     phase = progress.phase
-    last_t = progress.last_step_t
     tells_tokens = told.throughput.newest is not None
     speed = told.throughput if tells_tokens else progress.steps.speed
     in_steps = not tells_tokens and speed.newest is not None
@@ -65,7 +64,7 @@ def build_board(
         tokens_per_s=told.throughput.newest,
         steps_per_s=speed.newest if in_steps else None,
         baseline_tokens_per_s=baseline(window, options),
-        last_step_age_s=max(window.now_t - last_t, 0.0) if last_t is not None else None,
+        last_step_age_s=progress.last_step_age_s(window),
         run_age_s=main.sample.age_s if main else None,
         gpus=_gpu_rows(window, options),
         queue=_queue(window, is_over=is_over),

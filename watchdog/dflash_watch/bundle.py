@@ -41,6 +41,7 @@ from dflash_watch.render.tables import (
     processes_text,
     tracebacks_of,
 )
+from dflash_watch.steps import name_folder
 
 FOLDER_BYTES = 32 << 20
 """JSON of the window, before compression; the oldest frames are left out beyond it."""
@@ -160,6 +161,7 @@ class IncidentWriter:
     ) -> None:
         cleaned = fit([mask_record(one) for one in records], FOLDER_BYTES)
         frames, samples = frames_of(cleaned), stacks_of(incident, cleaned)
+        snapshot = msgspec.structs.replace(snapshot, next=name_folder(snapshot.next, str(path)))
         told = {**snapshot_object(snapshot), "incident": str(path)}
         put_json(made / "verdict.json", msgspec.json.encode(mask_tree(told)))
         playbook = self._playbooks.get(incident.failure)

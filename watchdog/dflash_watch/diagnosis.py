@@ -17,6 +17,7 @@ from dflash_watch.model import (
     Verdict,
 )
 from dflash_watch.playbooks import Playbook
+from dflash_watch.unseen import bearing
 
 RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
 BASE, PER_REQUIRED, PER_SUPPORT, PER_CONTRADICTION = 0.5, 0.1, 0.08, 0.3
@@ -117,9 +118,9 @@ def diagnose(
         subject=_subject(top),
         severity=top.playbook.severity,
         confidence=_confidence(top),
-        summary=_sentence(top, why),
+        summary=_sentence(top, verdict, why),
         since_t=min(one.since_t for one in top.required),
-        evidence=_evidence(top, why, inconclusive),
+        evidence=_evidence(top, why, bearing(inconclusive, verdict, top.playbook, (), symptoms)),
         explains=tuple(dict.fromkeys([*explained, *hidden])),
         candidates=candidates,
         playbook=top.playbook,
@@ -174,18 +175,24 @@ def _confidence(match: Match) -> Confidence:
     return Confidence.HIGH if len(sources) >= 2 else Confidence.MEDIUM
 
 
-class _Blanks(dict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return f"<{key}>"
-
-
-def _sentence(match: Match, why: str) -> str:
+def _sentence(match: Match, verdict: Verdict, why: str) -> str:
     detail = match.required[0].summary
     detail = why if why.startswith(detail) else detail
     if not match.playbook.summary:
         return f"{match.playbook.title}: {detail}"
-    words = _Blanks(subject=_subject(match), detail=detail, since=why)
-    return match.playbook.summary.format_map(words)
+    return match.playbook.summary.format(
+        subject=_subject(match), detail=detail, since=why, others=_others(match, verdict)
+    )
+
+
+def _others(match: Match, verdict: Verdict) -> str:
+    """What the other workers do after one failed. A trainer that tells of it stops them."""
+    if verdict == Verdict.STALLED:
+        return "the others wait for it"
+    tells = any(one.source == Source.EVENTS for one in match.required)
+    if verdict == Verdict.CRASHED:
+        return "the trainer stopped the others" if tells else "the run ended with it"
+    return "the trainer stops the others" if tells else "the others go on without it"
 
 
 def settling_look(views: Mapping[str, str]) -> str | None:
@@ -193,13 +200,7 @@ def settling_look(views: Mapping[str, str]) -> str | None:
     return next((look for name, look in SETTLING_LOOKS if views.get(name) != "ok"), None)
 
 
-def fill_next(steps: Sequence[str], **known: object) -> tuple[str, ...]:
-    """Next steps with what is known filled in; what is not stays as `<name>`."""
-    words = _Blanks({name: str(value) for name, value in known.items() if value is not None})
-    return tuple(step.format_map(words) for step in steps)
-
-
-def _evidence(match: Match, why: str, inconclusive: Sequence[Inconclusive]) -> tuple[Evidence, ...]:
+def _evidence(match: Match, why: str, unseen: Sequence[Evidence]) -> tuple[Evidence, ...]:
     told = [
         fact
         for one in (*match.required, *match.supporting)
@@ -210,20 +211,7 @@ def _evidence(match: Match, why: str, inconclusive: Sequence[Inconclusive]) -> t
         Evidence(kind=EvidenceKind.AGAINST, text=one.summary, source=one.source)
         for one in match.against
     ]
-    return tuple(dict.fromkeys([*told, *_missing(inconclusive)]))[:MOST_EVIDENCE]
-
-
-def _missing(inconclusive: Sequence[Inconclusive]) -> list[Evidence]:
-    from_ = {
-        "stack": "stacks", "log": "log", "GPU": "gpu", "tick": "process", "beat": "beats",
-        "throughput": "events", "tokens": "events", "shares": "events",
-    }  # fmt: skip
-    out = []
-    for one in inconclusive:
-        source = next((at for word, at in from_.items() if word in one.missing), "process")
-        text = f"{one.missing} (for {one.name})"
-        out.append(Evidence(kind=EvidenceKind.MISSING, text=text, source=Source(source)))
-    return out
+    return tuple(dict.fromkeys([*told, *unseen]))[:MOST_EVIDENCE]
 
 
 def _unmatched(
@@ -243,7 +231,10 @@ def _unmatched(
         severity = Severity.WARNING
     told = [fact for one in symptoms if not one.name.startswith("queue-") for fact in one.evidence]
     sure = failure not in {"unknown"} and not bad
-    unseen = [] if failure == "no-run" else _missing(inconclusive)  # nothing there is no lost data
+    unseen = []
+    if failure != "no-run":  # nothing there is no lost data
+        named_book = book if failure != "unknown" else None
+        unseen = bearing(inconclusive, verdict, named_book, playbooks.values(), symptoms)
     return Diagnosis(
         failure=failure, subject="run", severity=severity,
         confidence=Confidence.HIGH if sure else Confidence.LOW,

@@ -13,7 +13,7 @@ from dflash_watch.board import build_board
 from dflash_watch.census import Census
 from dflash_watch.detectors import run_all
 from dflash_watch.detectors.base import View
-from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next, settling_look
+from dflash_watch.diagnosis import Diagnosis, diagnose, settling_look
 from dflash_watch.endings import Judgement
 from dflash_watch.findings import Findings, Line, notable
 from dflash_watch.frame import Frame, Record
@@ -38,6 +38,8 @@ from dflash_watch.progress import Progress
 from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.logtext import LogReader
 from dflash_watch.readers.stacks import Comparison, compare
+from dflash_watch.steps import fill_next, place_values
+from dflash_watch.unseen import gaps
 from dflash_watch.verdict import judge
 from dflash_watch.views import views_of
 from dflash_watch.window import Window
@@ -281,12 +283,14 @@ class Engine:
             last_verdict=self._seeing.verdict if blind and self._seeing else None,
             failure=found.failure, subject=found.subject, severity=severity,
             confidence=found.confidence, summary=found.summary,
-            evidence=_once((*_own_evidence(view, now, symptoms), *found.evidence)),
+            evidence=_once(
+                (*_own_evidence(view, now, symptoms), *found.evidence, *_gaps(views, now, found))
+            ),
             explains=found.explains, candidates=found.candidates, limit=self._limit(),
             views=views,
             next=fill_next(
                 steps, pid=board.pid, subject=found.subject, run_dir=board.run_dir,
-                log=board.log.path,
+                log=board.log.path, **place_values(self._options.where),
             ),
             playbook=found.playbook.name if found.playbook is not None else None,
             incident=self._incidents.shown, wants=wants, link=_link(window), board=board,
@@ -329,6 +333,11 @@ def _own_evidence(view: View, now: Judgement, symptoms: Sequence[Symptom]) -> tu
     if now.verdict in {Verdict.RUNNING, Verdict.SLOW}:
         told += _own_sights(view.window)
     return tuple(told)
+
+
+def _gaps(views: Mapping[str, str], now: Judgement, found: Diagnosis) -> list[Evidence]:
+    """Views that broke; while the way is lost all of them did, and that is said."""
+    return [] if found.failure in {"watch-lost", "no-run"} else gaps(views, now.verdict)
 
 
 def _once(told: tuple[Evidence, ...]) -> tuple[Evidence, ...]:

@@ -18,6 +18,7 @@ from dflash_watch.clock import Clock
 from dflash_watch.frame import Frame, LinkChange, Record, StackSample, Tick
 from dflash_watch.masking import mask_record
 from dflash_watch.model import ASKED, Snapshot, StackRequest, Verdict
+from dflash_watch.steps import name_folder
 
 POLL_S = 0.2
 SETTLE_S, GIVE_UP_S = 5.0, 30.0
@@ -177,6 +178,9 @@ class Live:
         if incident is not None and self._keeper is not None:
             path = incident.path or self._keeper.path(incident.key)
             incident = msgspec.structs.replace(incident, path=path)
+            if path is not None and incident.failure == snapshot.failure:
+                steps = name_folder(snapshot.next, path)
+                snapshot = msgspec.structs.replace(snapshot, next=steps)
         asked = self._keeper.asked_path() if self._keeper is not None else None
         return msgspec.structs.replace(
             snapshot, received_t=self._received_t, incident=incident, stacks_path=asked

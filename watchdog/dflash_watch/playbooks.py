@@ -37,7 +37,7 @@ class Playbook(Record, frozen=True, kw_only=True):
     incident: bool = False
     stacks: bool = False
     summary: str = ""
-    """One sentence; placeholders `subject`, `since`, `detail`."""
+    """One sentence; placeholders `subject`, `since`, `detail`, `others`."""
     next: tuple[str, ...] = ()
     signature: tuple[dict[str, Any], ...] = ()
     action: tuple[dict[str, Any], ...] = ()

@@ -180,6 +180,10 @@ class Progress:
             self.step = step
             self.steps.take(t, step)
 
+    def last_step_age_s(self, window: Window) -> float | None:
+        """Seconds since the last step, whatever passed meanwhile: what people are shown."""
+        return None if self.last_step_t is None else max(window.now_t - self.last_step_t, 0.0)
+
     def age_s(self, window: Window) -> float | None:
         """Seconds of silence that count: unseen spans and finite phases left out."""
         if self.last_step_t is None:

@@ -6,6 +6,7 @@ within the limit? Does a finite phase or moving work explain the silence? Otherw
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dflash_watch.detectors.base import View
@@ -31,6 +32,8 @@ UNSTEPPED_S = 900.0
 """Work without any recognised step for so long is `quiet`, no longer `initialising`."""
 ASLEEP_WITHIN_S, SLEEP_LIMIT_S = 3.0, 600.0
 """A sleep that began so soon after the last step is the script's own, and is believed so long."""
+LEFT_OUT_S = 1.0
+"""Least part of a silence left out that is worth words."""
 QUIET_LEAST_S, QUIET_LIMITS = 600.0, 10.0
 PHASE_FAILURES = {
     "loading": "loading", "tuning": "compile-in-progress", "compiling": "compile-in-progress",
@@ -174,7 +177,7 @@ def _working(
     if age_s > view.limit.seconds:
         return None
     since_t = view.progress.first_step_t or view.now_t
-    why = f"last step {duration(age_s)} ago (limit {duration(view.limit.seconds)})"
+    why = _since_step(view)
     for name in ("throughput-low", "worker-not-taking", "worker-not-giving"):
         low = named.get(name)
         slow_already = previous is not None and previous.verdict == Verdict.SLOW
@@ -192,8 +195,8 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
             verdict=Verdict.QUIET, since_t=phase.since_t, why=why,
             failure=PHASE_FAILURES.get(phase.name),
         )  # fmt: skip
-    silence = f"no step for {duration(age_s)} (limit {duration(view.limit.seconds)}"
-    silence += f": {view.limit.why})"
+    silence = f"no step for {_shown_age(view)} (limit {duration(view.limit.seconds)}"
+    silence += f": {view.limit.why}{_counted(view)})"
     since_t = now_t - age_s
     owner = named.get("gil-owner-fixed")
     if owner is not None:
@@ -210,8 +213,35 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
         return _unexplained(Verdict.STALLED, since_t, silence, still)
     fresh = view.suspect_since_t is None or now_t - view.suspect_since_t < CONFIRM_S
     if previous is not None and previous.verdict != Verdict.QUIET and fresh:
-        return previous
+        return _still(view, previous)
     return _unexplained(Verdict.QUIET, since_t, silence, still)
+
+
+def _since_step(view: View) -> str:
+    limit = duration(view.limit.seconds)
+    return f"last step {_shown_age(view)} ago (limit {limit}{_counted(view)})"
+
+
+def _still(view: View, previous: Judgement) -> Judgement:
+    """The judgement so far, its words of this moment."""
+    if previous.verdict not in {Verdict.RUNNING, Verdict.SLOW}:
+        return previous
+    _, _, more = previous.why.partition(")")
+    return dataclasses.replace(previous, why=_since_step(view) + more)
+
+
+def _shown_age(view: View) -> str:
+    """Age of the last step: the figure of the board, so that no two are told."""
+    return duration(view.progress.last_step_age_s(view.window) or 0.0)
+
+
+def _counted(view: View) -> str:
+    """Says so when the limit is held against less than the age that is shown."""
+    shown_s = view.progress.last_step_age_s(view.window) or 0.0
+    counted_s = view.age_s() or 0.0
+    if shown_s <= view.limit.seconds or shown_s - counted_s < LEFT_OUT_S:
+        return ""
+    return f"; {duration(counted_s)} count, the rest is a known phase or was not seen"
 
 
 def _sleeps_on_purpose(view: View, named: Mapping[str, Symptom], age_s: float) -> bool:

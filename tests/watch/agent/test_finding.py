@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from dflash_watch.agent import proc
 from dflash_watch.agent import run as run_module
-from dflash_watch.agent.find import Found, find_run
+from dflash_watch.agent.find import SEVERAL, Found, find_run
 from dflash_watch.agent.probes.processes import ProcessReader
 from dflash_watch.agent.run import SUCCESSOR_AFTER_S, RunView
 from dflash_watch.agent.rundir import boot_id, find_run_dir
@@ -110,6 +110,43 @@ def test_a_shell_that_only_waits_says_where_the_work_is():
         assert f"the work is in pid {child}" in str(found({"pid": shell.pid}).note)
     finally:
         subprocess.run(["kill", child, str(shell.pid)], check=True)
+        shell.wait()
+
+
+def test_a_shell_above_several_programs_is_refused_and_they_are_listed():
+    sleep = f"{sys.executable} -c 'import time; time.sleep(60)'"
+    shell = subprocess.Popen(["/bin/sh", "-c", f"{sleep} one & {sleep} two & wait"])
+    children = Path(f"/proc/{shell.pid}/task/{shell.pid}/children")
+    below: list[str] = []
+    try:
+        wait_for(lambda: len(children.read_text().split()) == 2)
+        below = children.read_text().split()
+        for child in below:
+            wait_for(lambda child=child: "python" in (proc.read_link(f"/proc/{child}/exe") or ""))
+        answer = find_run("/proc", {"pid": shell.pid}, NOBODY)
+        assert isinstance(answer, str)
+        assert SEVERAL in answer
+        assert all(f"{child} (" in answer for child in below)
+        assert len(answer.splitlines()) == 1
+        assert found({"pid": int(below[0])}).root_pid == int(below[0])
+    finally:
+        subprocess.run(["kill", *below, str(shell.pid)], check=True)
+        shell.wait()
+
+
+def test_a_shell_above_several_workers_of_one_program_is_that_program():
+    sleep = f"{sys.executable} -c 'import time; time.sleep(60)' same"
+    shell = subprocess.Popen(["/bin/sh", "-c", f"{sleep} & {sleep} & wait"])
+    children = Path(f"/proc/{shell.pid}/task/{shell.pid}/children")
+    below: list[str] = []
+    try:
+        wait_for(lambda: len(children.read_text().split()) == 2)
+        below = children.read_text().split()
+        for child in below:
+            wait_for(lambda child=child: "python" in (proc.read_link(f"/proc/{child}/exe") or ""))
+        assert found({"pid": shell.pid}).root_pid == shell.pid
+    finally:
+        subprocess.run(["kill", *below, str(shell.pid)], check=True)
         shell.wait()
 
 

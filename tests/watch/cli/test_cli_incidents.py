@@ -2,8 +2,14 @@
 
 import json
 
+import msgspec
 import pytest
+from dflash_watch.bundle import IncidentWriter
 from dflash_watch.cli import main
+from dflash_watch.commands.replay import find_capture
+from dflash_watch.model import RunOptions
+from dflash_watch.playbooks import load_playbooks
+from watch.render.made import T0, deadlocked, records
 
 OLDER, NEWER = "20261129T141210Z-pipeline-deadlock", "20261130T080000Z-worker-died"
 
@@ -62,6 +68,38 @@ def test_a_name_that_fits_none_or_many_is_one_line_and_a_usage_error(kept, capfd
     assert shown.out == ""
     assert told in shown.err
     assert len(shown.err.splitlines()) == 1
+
+
+@pytest.fixture
+def whole(tmp_path):
+    seen = deadlocked()
+    writer = IncidentWriter(tmp_path, RunOptions(), load_playbooks())
+    return writer.write(seen, records()), writer.write(later(seen), records())
+
+
+def later(seen):
+    incident = msgspec.structs.replace(seen.incident, opened_t=T0 + 100)
+    return msgspec.structs.replace(seen, incident=incident)
+
+
+@pytest.mark.parametrize("word", ["last", "name", "path"])
+def test_an_incident_is_replayed_by_the_words_by_which_it_is_shown(whole, capfd, word):
+    meant = {"last": "last", "name": whole[1].name, "path": str(whole[1])}[word]
+    assert find_capture(meant, str(whole[1].parent)) == whole[1]
+    assert run(whole[1].parent, "last") == 0
+    assert main(["replay", meant, "--json", "--incidents", str(whole[1].parent)]) == 0
+    assert '"verdict":' in capfd.readouterr().out
+
+
+def test_the_last_of_no_incidents_is_one_line(tmp_path, capfd):
+    assert main(["replay", "last", "--json", "--incidents", str(tmp_path)]) == 64
+    assert f"no incidents in {tmp_path}" in capfd.readouterr().err
+
+
+def test_a_report_names_its_own_folder_in_its_steps(tmp_path):
+    seen = deadlocked(next=("read stacks.diff.txt in the incident: who stands?",))
+    path = IncidentWriter(tmp_path, RunOptions(), load_playbooks()).write(seen, records())
+    assert f"1. read stacks.diff.txt in {path}: who stands?" in (path / "report.md").read_text()
 
 
 def test_a_folder_without_incidents_says_so(tmp_path, capfd):

@@ -132,6 +132,23 @@ def test_a_pid_that_is_not_python_is_refused_in_one_line(bench: Bench, command: 
     assert len(told.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", ["check", "watch", "dump"])
+def test_a_pid_above_several_programs_is_a_choice_to_make(bench: Bench, command: str):
+    sleep = f"exec {sys.executable} -c 'import time; time.sleep(1000)'"
+    text = f"({sleep} one) & ({sleep} two) & wait"
+    shell = subprocess.Popen(["/bin/sh", "-c", text], start_new_session=True)
+    try:
+        words = ["--plain"] if command == "watch" else [command]
+        shown = bench.watch(*words, "--pid", str(shell.pid))
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+    assert shown.returncode == 64
+    (line,) = shown.stderr.splitlines()
+    assert "several Python programs run below it" in line
+    assert line.endswith("name one of them with --pid")
+
+
 def test_watching_a_process_that_is_not_there_ends_and_says_so(bench: Bench):
     shown = bench.watch("--json", "--until-end", "--pid", "4194303")
     assert shown.returncode == 3

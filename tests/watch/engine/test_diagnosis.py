@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dflash_watch.detectors.examples import frames
-from dflash_watch.diagnosis import Diagnosis, diagnose, fill_next, settling_look
+import re
+
+import pytest
+from dflash_watch.detectors.examples import beats, frames, stuck_after, worker
+from dflash_watch.diagnosis import Diagnosis, diagnose, settling_look
 from dflash_watch.engine import Engine
 from dflash_watch.frame import RunSample
 from dflash_watch.model import (
@@ -17,6 +20,8 @@ from dflash_watch.model import (
     Verdict,
 )
 from dflash_watch.playbooks import Playbook, load_playbooks
+from dflash_watch.units import duration
+from dflash_watch.unseen import gaps
 
 
 def symptom(name: str, subject: str = "run", source: Source = Source.BEATS, *, starts: bool = True):
@@ -109,8 +114,89 @@ def test_nothing_that_fits_is_unknown_with_all_evidence_and_low_confidence():
     assert [one.text for one in found.evidence] == ["work-still of run"]
 
 
-def test_next_steps_are_filled_with_what_is_known_only():
-    assert fill_next(["kill -CONT {pid}", "see {host}"], pid=7) == ("kill -CONT 7", "see <host>")
+@pytest.mark.parametrize(
+    ("verdict", "source", "told"),
+    [
+        (Verdict.STALLED, Source.EVENTS, "the others wait for it"),
+        (Verdict.CRASHED, Source.EVENTS, "the trainer stopped the others"),
+        (Verdict.CRASHED, Source.LOG, "the run ended with it"),
+        (Verdict.RUNNING, Source.EVENTS, "the trainer stops the others"),
+        (Verdict.RUNNING, Source.LOG, "the others go on without it"),
+    ],
+)
+def test_what_the_others_do_after_one_died_is_said_of_this_run(verdict, source, told):
+    failed = symptom("worker-failed", "target-1", source)
+    found = find(failed, verdict=verdict, books=load_playbooks())
+    assert found.failure == "worker-died"
+    assert found.summary == f"worker-failed of target-1; {told}"
+
+
+def test_the_age_of_the_last_step_is_one_figure_wherever_it_is_told():
+    engine = Engine(RunOptions(), load_playbooks())
+    for stuck_s in (3.0, 40.0):  # seen for the first time, its last step lies before that
+        (seen,) = frames(1, beats=beats(worker("drafter-0", stuck_s)))
+        snapshot = Engine(RunOptions(), load_playbooks()).advance(seen)
+        assert snapshot.board.last_step_age_s == stuck_s
+        assert f"last step {duration(stuck_s)} ago" in snapshot.summary
+    for seen in stuck_after(30, 30, lambda s: worker("drafter-0", s, step=30)):
+        snapshot = engine.advance(seen)
+        told = re.search(r"(?:last step|no step for) (\d[\d.]* (?:m \d\d )?s)", snapshot.summary)
+        if told is not None:
+            assert told.group(1) == duration(snapshot.board.last_step_age_s)
+
+
+def test_what_is_left_out_of_a_silence_is_said_when_the_limit_seems_passed():
+    engine = Engine(RunOptions(), load_playbooks())
+    begun = frames(6, beats=lambda i: beats(worker("drafter-0", step=i + 1)))
+    back = frames(2, start=305, beats=lambda i: beats(worker("drafter-0", i - 5.0, step=6)))
+    for seen in (*begun, *back):
+        snapshot = engine.advance(seen)
+    assert snapshot.verdict is Verdict.RUNNING
+    assert "last step 5 m 01 s ago (limit" in snapshot.summary
+    assert " count, the rest is a known phase or was not seen)" in snapshot.summary
+
+
+def unseen(*names: str) -> tuple[Inconclusive, ...]:
+    return tuple(Inconclusive(name=one, subject="run", missing=f"sight of {one}") for one in names)
+
+
+def missing_of(found: Diagnosis) -> list[str]:
+    return [one.text for one in found.evidence if one.kind is EvidenceKind.MISSING]
+
+
+def test_only_missing_evidence_that_bears_on_the_failure_is_listed():
+    blanks = unseen("work-still", "throughput-low", "queue-blocked")
+    found = diagnose(Verdict.STALLED, "why", None, (symptom("worker-failed", "t"),), blanks, BOOKS)
+    assert missing_of(found) == ["sight of work-still"]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.RUNNING, Verdict.CRASHED, Verdict.FINISHED])
+def test_a_run_that_gets_on_or_is_over_lacks_no_evidence(verdict):
+    books = load_playbooks()
+    blanks = unseen("work-still", "throughput-low", "log-silent", "wait-cycle")
+    assert missing_of(diagnose(verdict, "why", None, (), blanks, books)) == []
+
+
+def test_an_unknown_lists_what_could_have_named_it():
+    books = load_playbooks()
+    blanks = unseen("wait-cycle", "gpu-memory-uneven")
+    assert missing_of(diagnose(Verdict.STALLED, "why", None, (), blanks, books)) == [
+        "sight of wait-cycle"
+    ]
+
+
+def test_a_run_without_a_queue_is_not_asked_for_waits_at_one():
+    engine = Engine(RunOptions(), load_playbooks())
+    for frame in frames(20):
+        snapshot = engine.advance(frame)
+    assert not [one for one in snapshot.inconclusive if one.name.startswith("queue-")]
+
+
+def test_views_that_broke_are_missing_and_of_an_end_only_those_that_tell_of_it():
+    views = {"log": "gap: not allowed", "gpu": "gap: the GPU hangs", "host": "ok", "kernel": "none"}
+    stalled = [one.text for one in gaps(views, Verdict.STALLED)]
+    assert stalled == ["log: not allowed", "the GPU hangs"]
+    assert [one.text for one in gaps(views, Verdict.CRASHED)] == ["log: not allowed"]
 
 
 def test_the_settling_look_is_at_the_most_telling_source_not_seen():

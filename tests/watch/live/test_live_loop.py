@@ -189,6 +189,17 @@ def test_a_ready_incident_is_kept_and_its_folder_shown_afterwards():
     assert [one.incident.path for one in (*shown, *later)] == [None, "/kept/k"]
 
 
+def test_steps_name_the_incident_they_speak_of_once_its_folder_is_there():
+    keeper, steps = Memory(), ("read stacks.diff.txt in the incident",)
+    keeper.paths["k"] = "/kept/k"
+    ours = Echo(incident=READY, failure="f", next=steps)
+    _, shown, _, _ = play([frame(1)], ours, keeper=keeper)
+    assert [one.next for one in shown] == [("read stacks.diff.txt in /kept/k",)]
+    of_another = Echo(incident=READY, failure="g", next=steps)
+    _, shown, _, _ = play([frame(1)], of_another, keeper=keeper)
+    assert [one.next for one in shown] == [steps]
+
+
 def test_an_incident_that_still_gathers_evidence_is_not_kept_yet():
     keeper = Memory()
     play([frame(1)], Echo(incident=msgspec.structs.replace(READY, ready=False)), keeper=keeper)

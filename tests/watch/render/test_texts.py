@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from dflash_watch.detectors import catalogue
 from dflash_watch.frame import ThreadStack
 from dflash_watch.model import RunOptions, Verdict
 from dflash_watch.playbooks import load_playbooks
 from dflash_watch.render.explain import (
-    fill,
     render_list,
     render_playbook,
     render_symptom,
@@ -57,10 +57,20 @@ def test_every_symptom_says_what_it_sees_and_what_is_recognised_by_it(name: str)
     assert ("\nrecognised by it\n" in text) == (name in required)
 
 
-def test_placeholders_are_filled_where_known_and_marked_where_not() -> None:
-    assert fill("kill {pid} on {host}, awk '{print $2}'", {"pid": 7}) == (
-        "kill 7 on <host>, awk '{print $2}'"
-    )
+def test_a_playbook_read_without_a_run_marks_what_depends_on_one() -> None:
+    text = render_playbook(PLAYBOOKS["process-stopped"])
+    assert "kill -CONT <pid>" in text
+    assert "awk '/TracerPid/ {print $2}' /proc/<pid>/status" in text
+
+
+def test_a_report_of_a_run_of_somebody_else_asks_for_nothing_that_is_not_there() -> None:
+    seen = deadlocked()
+    board = msgspec.structs.replace(seen.board, run_dir=None)
+    seen = msgspec.structs.replace(seen, board=board)
+    book = PLAYBOOKS["pipeline-deadlock"]
+    text = render_report(seen, seen.incident, [], book, RunOptions())
+    assert "<run_dir>" not in text
+    assert "start it as you did" in text
 
 
 def test_values_for_placeholders_come_from_the_snapshot() -> None:

@@ -34,6 +34,8 @@ class Found(NamedTuple):
 
 Answer = Union[Found, str]
 NO_PYTHON = "is not a Python process, and no Python runs below it"
+SEVERAL = "is not the run, and several Python programs run below it"
+NAMED_AT_MOST = 8
 
 
 def find_run(root: str, target: Dict[str, Any], agent_pid: int) -> Answer:
@@ -115,14 +117,40 @@ def _script_name(argv: List[str]) -> Optional[str]:
     return None
 
 
-def _by_pid(root: str, pid: Any, _agent_pid: int) -> Answer:
+def _by_pid(root: str, pid: Any, agent_pid: int) -> Answer:
     stat = proc.read_stat(root, int(pid))
     if stat is None:
         return f"no process {pid} here"
     note = waiting_note(root, stat)
-    if note is not None and note.endswith(NO_PYTHON) and not trains(root, stat.pid):
-        return note
+    if note is not None and not trains(root, stat.pid):
+        below = programs_below(root, stat.pid, agent_pid)
+        if note.endswith(NO_PYTHON):
+            return note
+        if len(below) > 1:
+            named = ", ".join(f"{pid} ({text})" for pid, text in below[:NAMED_AT_MOST])
+            more = f" and {len(below) - NAMED_AT_MOST} more" if len(below) > NAMED_AT_MOST else ""
+            return f"pid {stat.pid} ({stat.comm}) {SEVERAL}: {named}{more}"
     return _with(root, "pid", stat, note)
+
+
+def programs_below(root: str, pid: int, agent_pid: int) -> List[Tuple[int, str]]:
+    """Python programs below a process: the topmost of each tree, pid and command.
+
+    Several with the same command (workers of one launcher) are one program.
+    """
+    table = ProcessTable(root)
+    below = set(table.descendants(pid)) - {pid}
+    pythons = {
+        stat.pid: argv
+        for stat, argv in visible_processes(table, agent_pid)
+        if stat.pid in below
+        and proc.is_python(proc.read_link(f"{root}/{stat.pid}/exe"), stat.comm, argv)
+    }
+    programs: Dict[Tuple[str, ...], int] = {}
+    for one in sorted(pythons):
+        if not any(up in pythons for up in table.ancestors(one)):
+            programs.setdefault(tuple(pythons[one]), one)
+    return [(one, command_text(pythons[one], 60)) for one in programs.values()]
 
 
 def waiting_note(root: str, stat: proc.Stat) -> Optional[str]:

@@ -170,7 +170,10 @@ def dump_parser() -> Parser:
 def replay_parser() -> Parser:
     """Of `dflash-watch replay`."""
     parser = _parser("replay", COMMANDS["replay"])
-    parser.add_argument("capture", metavar="CAPTURE", help="of --record, or window.jsonl.gz")
+    parser.add_argument(
+        "capture", metavar="CAPTURE", help="of --record, or an incident: its folder, name, `last`"
+    )
+    parser.add_argument("--incidents", metavar="DIR", help="where incidents lie")
     parser.add_argument("--speed", metavar="N", help="times real time (lines: at once; screen: 10)")
     _add_output(parser)
     return parser

@@ -48,6 +48,7 @@ def look(given: Namespace, window_s: float, deadline_s: float, early: Stream | N
         explain_absence,
         is_undecided,
         look_twice,
+        refuse_several,
         temper,
     )
     from dflash_watch.commands.request import build_request  # noqa: PLC0415
@@ -58,6 +59,7 @@ def look(given: Namespace, window_s: float, deadline_s: float, early: Stream | N
     clock = SystemClock()
     patience = Patience(clock, window_s, deadline_s)
     live, engine = look_twice(request, clock, patience, early)
+    refuse_several(request.target, live.frame)
     if live.snapshot is None:
         raise LinkError(f"no answer within {duration(deadline_s)}")
     snapshot = temper(explain_absence(live.snapshot, live), patience.seen_s, patience.steps)

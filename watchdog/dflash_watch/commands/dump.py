@@ -7,12 +7,14 @@ from argparse import Namespace
 from dflash_watch.actions import Actions, Journal
 from dflash_watch.clock import Clock, SystemClock
 from dflash_watch.commands.context import Context, incidents_dir, interrupt_on_signals, write_line
+from dflash_watch.commands.glance import refuse_several
 from dflash_watch.commands.request import build_request
 from dflash_watch.commands.values import parse_number
 from dflash_watch.errors import EXIT_OK, EXIT_UNKNOWN, LinkError, WatchError
 from dflash_watch.frame import Frame, LinkChange, Record, StackSample, render_record
 from dflash_watch.masking import mask_record
 from dflash_watch.model import StackRequest
+from dflash_watch.place import TargetChoice
 from dflash_watch.readers.lines import escaped
 from dflash_watch.render.stacktext import render_dump
 from dflash_watch.session import Session
@@ -28,11 +30,12 @@ class Dump:
         self._end_s = clock.monotonic_s() + deadline_s
         self._deadline_s = deadline_s
 
-    def first_frame(self) -> Frame:
+    def first_frame(self, target: TargetChoice) -> Frame:
         """The first frame in which a run is found.
 
         Raises:
             WatchError: no way in, or no run; says which.
+            UsageError: several programs run below the process that was named.
         """
         newest: Frame | None = None
         while (record := self._next()) is not None:
@@ -41,6 +44,7 @@ class Dump:
             if isinstance(record, Frame):
                 if record.run.state == "found" and record.processes:
                     return record
+                refuse_several(target, record)
                 if newest is not None or record.run.state != "found":
                     raise WatchError(
                         record.run.note or f"no run: {record.run.state}",
@@ -87,7 +91,7 @@ def run(given: Namespace, _context: Context) -> int:
     journal = Journal(incidents_dir(None) / "journal.jsonl", clock, request.place.label())
     try:
         dump = Dump(session, Actions(session, journal, clock), clock, deadline_s)
-        frame = dump.first_frame()
+        frame = dump.first_frame(request.target)
         pids = choose_pids(frame)
         samples: list[StackSample] = []
         for number in range(1, count + 1):

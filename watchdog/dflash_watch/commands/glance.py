@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dflash_watch.agent.find import SEVERAL
 from dflash_watch.clock import Clock
 from dflash_watch.commands.request import Request
+from dflash_watch.errors import UsageError
 from dflash_watch.frame import Frame, Record
 from dflash_watch.model import Confidence, Evidence, EvidenceKind, Snapshot, Source, Verdict
+from dflash_watch.place import TargetChoice
 from dflash_watch.session import Session
 from dflash_watch.transport.base import Stream
 from dflash_watch.units import duration
@@ -99,6 +102,17 @@ def wait_for_frame(session: Session, patience: Patience) -> list[Record]:
         if record is not None:
             records.append(record)
     return records
+
+
+def refuse_several(target: TargetChoice, frame: Frame | None) -> None:
+    """Nothing unless the process asked for is a shell or the like above several programs.
+
+    Raises:
+        UsageError: lists them.
+    """
+    note = frame.run.note if target.pid is not None and frame is not None else None
+    if note is not None and frame is not None and frame.run.state == "none" and SEVERAL in note:
+        raise UsageError(f"--pid {target.pid}: {note}", hint="name one of them with --pid")
 
 
 def explain_absence(snapshot: Snapshot, live: Live) -> Snapshot:

@@ -6,11 +6,13 @@ import logging
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
 
 from dflash_watch.actions import Actions, Journal
 from dflash_watch.capture import open_capture
 from dflash_watch.clock import Clock, SystemClock
-from dflash_watch.commands.context import Context, stop_on_signals
+from dflash_watch.commands.context import Context, incidents_dir, stop_on_signals
+from dflash_watch.commands.incidents import choose, find_incidents
 from dflash_watch.commands.notices import speak
 from dflash_watch.commands.sinks import attach_sink, wants_dashboard
 from dflash_watch.commands.values import parse_number
@@ -74,6 +76,21 @@ class Replay:
         """Nothing to let go."""
 
 
+def find_capture(word: str, folder: str | None) -> Path:
+    """The recording meant: a path, else an incident as `incidents` names it, `last` among them.
+
+    Raises:
+        UsageError: no such path, and no incident of that name.
+    """
+    path, kept_in = Path(word), incidents_dir(folder)
+    if path.exists() or path.name != word:
+        return path
+    kept = find_incidents(kept_in)
+    if word != "last" and not any(word in one.name for one in kept):
+        return path
+    return choose(kept, word, kept_in)
+
+
 def run(given: Namespace, context: Context) -> int:
     """Play it; 0.
 
@@ -81,7 +98,7 @@ def run(given: Namespace, context: Context) -> int:
         CaptureError: no recording, or a broken one; says where.
     """
     speed = None if given.speed is None else parse_number("--speed", given.speed, 0.1, 1000)
-    header, records = open_capture(given.capture)
+    header, records = open_capture(find_capture(given.capture, given.incidents))
     if wants_dashboard(given, context):
         return context.show(context.words)
     notices, stop = speak(), stop_on_signals()

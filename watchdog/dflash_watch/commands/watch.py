@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from dflash_watch.actions import Hook
 from dflash_watch.commands.context import Context, stop_on_signals
+from dflash_watch.commands.glance import refuse_several
 from dflash_watch.commands.looking import Look, open_look
 from dflash_watch.commands.notices import speak
 from dflash_watch.commands.request import build_request
@@ -77,8 +78,10 @@ def refuse_absent_pid(target: TargetChoice, frame: Frame | None) -> None:
     """Nothing when the process asked for is there; other runs may still begin and are waited for.
 
     Raises:
+        UsageError: several programs run below it: one of them is meant.
         WatchError: no such process, or it is no Python and has none below it.
     """
+    refuse_several(target, frame)
     if target.pid is not None and frame is not None and frame.run.state == "none":
         note = frame.run.note or f"no process {target.pid}"
         raise WatchError(note, hint="name the run with --run-dir, --match or --log")

@@ -36,7 +36,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         one for one in view.window.samples.episode(view.suspect_since_t) if one.tool == "py-spy"
     ]
     if len(samples) < 2 or samples[-1].t - samples[0].t < params.apart_s:
-        yield missing("run", "two stack samples, seconds apart")
+        yield missing("run", "two stack samples, some seconds apart")
         return
     owners = [_owner(sample) for sample in samples]
     first = owners[0]

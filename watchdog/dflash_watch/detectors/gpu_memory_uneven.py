@@ -37,7 +37,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     roles = gpu_roles(view.window, view.options)
     if not roles:
         if view.window.gpus.tracks:
-            yield missing("run", "roles of the GPUs (run.json or --roles)")
+            yield missing("run", "which GPU does what: say it with --roles")
         return
     for role in dict.fromkeys(roles.values()):
         held = {

@@ -40,7 +40,9 @@ def resting_gpus(view: View, role: str) -> Iterator[Inconclusive]:
         looks = list(track.looks)[-RESTING_LOOKS:] if own == role and track is not None else []
         if looks and all(look.util is not None and look.util < RESTS for look in looks):
             count = "one sample" if len(looks) == 1 else f"{len(looks)} samples"
-            yield missing(f"gpu{index}", f"{count} of GPU utilisation: rests, or is between bursts")
+            yield missing(
+                f"gpu{index}", f"whether GPU {index} rests or is between bursts: {count} of its use"
+            )
 
 
 def idle_workers(view: View, role: str, least_s: float) -> Iterator[Idle]:

@@ -34,7 +34,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     logs = view.window.logs
     silent_s = logs.silent_s(view.window.data_t)
     if silent_s is None:
-        yield missing("run", "a log")
+        yield missing("run", "a log of the run")
         return
     longest_s = logs.longest_pause_s()
     limit_s = params.untaught_s if longest_s is None else params.pauses * longest_s

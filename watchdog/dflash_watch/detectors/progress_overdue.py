@@ -33,7 +33,7 @@ def detect(view: View, _params: Params) -> Iterator[Answer]:
         return
     age_s = view.age_s()
     if age_s is None:
-        yield missing("run", "no step seen yet")
+        yield missing("run", "a first step: none was seen so far")
     elif age_s > view.limit.seconds:
         text = f"no step for {duration(age_s)} (limit {duration(view.limit.seconds)})"
         source = {"log": Source.LOG, "beats": Source.BEATS}.get(

@@ -31,7 +31,8 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     told = view.window.told
     shares = (told.newest or {}).get("wait_shares")
     if not isinstance(shares, dict):
-        yield missing("run", "shares of waiting time (throughput event)")
+        if told.depths or told.capacity:  # without a queue nobody waits for one
+            yield missing("run", "how long workers wait for the queue: the run does not tell")
         return
     waits = [
         float(reasons.get("queue-get") or 0.0)

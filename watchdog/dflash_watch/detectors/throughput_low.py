@@ -41,7 +41,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     throughput = view.window.told.throughput
     now = throughput.mean(view.now_t - params.over_s)
     if now is None:
-        yield missing("run", "tokens a second, from events or log")
+        yield missing("run", "how fast it is: neither events nor log tell tokens a second")
         return
     first_t = throughput.buckets[0].start_t
     expected = view.options.expect_tokens_per_s or view.window.manifest.get("expected_tokens_per_s")

@@ -30,7 +30,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     """Ticker age, unseen spans left out."""
     told, main = view.window.told, view.window.main()
     if told.beats is None or told.beats_t is None or told.beats.ticker is None:
-        yield missing("run", "ticker of the beat page")
+        yield missing("run", "whether its threads still get their turns: the run does not tell")
         return
     if main is None or main.track.state in STOPPED | ZOMBIE | frozenset(DISK):
         return

@@ -64,7 +64,7 @@ def _by_stacks(view: View) -> Iterator[Answer]:
     locked = [one for one in frozen if one.wait in {"lock", "file-lock"}]
     inside = all(one.wait in INSIDE for one in frozen) and len(view.window.tracks.processes) == 1
     if view.comparison is None or not view.is_due() or (len(locked) < 2 and not inside):
-        yield missing("run", "who waits for whom: beat page, or stacks of threads at locks")
+        yield missing("run", "who waits for whom: neither the run nor its stacks tell")
         return
     span_s = view.comparison.span_s
     if len(locked) >= 2:

@@ -29,7 +29,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     """Stillness while a step is due, or before the first."""
     work = view.progress.work
     if work.moves is None:
-        yield missing("run", "CPU ticks of two looks")
+        yield missing("run", "whether it uses processor time: no two readings so far")
         return
     due = view.progress.first_step_t is None or view.is_due()
     still_s = view.progress.still_s(view.window)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dflash_watch.model import VERDICT_MEANINGS, Verdict
 from dflash_watch.playbooks import SECTIONS, Playbook
+from dflash_watch.steps import mark_blanks
 
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
-
-
-def fill(text: str, known: Mapping[str, object]) -> str:
-    """The text with `{pid}` and the like filled in where known; the rest stays as `<pid>`."""
-    for name in ("pid", "run_dir", "log", "host", "gpu", "rank", "step", "subject"):
-        value = known.get(name)
-        text = text.replace(f"{{{name}}}", f"<{name}>" if value is None else str(value))
-    return text
 
 
 def render_list(playbooks: Sequence[Playbook]) -> str:
@@ -26,12 +19,10 @@ def render_list(playbooks: Sequence[Playbook]) -> str:
     return "\n".join([*lines, "", "dflash-watch explain NAME prints one of them"])
 
 
-def render_playbook(playbook: Playbook, known: Mapping[str, object] | None = None) -> str:
+def render_playbook(playbook: Playbook) -> str:
     """One playbook for a terminal: title, how it is recognised, and its four sections.
 
-    Args:
-        playbook: as loaded.
-        known: values for placeholders.
+    No run is looked at here: what depends on one stands as `<pid>`.
     """
     out = [
         f"{playbook.name}: {playbook.title}",
@@ -46,7 +37,7 @@ def render_playbook(playbook: Playbook, known: Mapping[str, object] | None = Non
         out.append(f"spoken against by {', '.join(playbook.contradicts)}")
     out += [f"text in the log: {one.meaning}" for one in playbook.signatures() if one.meaning]
     for name in SECTIONS:
-        out += ["", name, "-" * len(name), "", fill(playbook.sections[name], known or {})]
+        out += ["", name, "-" * len(name), "", mark_blanks(playbook.sections[name])]
     return "\n".join(out)
 
 

@@ -9,9 +9,9 @@ from dflash_watch.frame import StackSample
 from dflash_watch.model import EvidenceKind, Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
 from dflash_watch.readers.lines import printable
-from dflash_watch.render.explain import fill
 from dflash_watch.render.stacktext import render_diff
 from dflash_watch.render.tables import moment
+from dflash_watch.steps import fill_section, place_values
 from dflash_watch.units import duration
 
 
@@ -59,11 +59,11 @@ def known_values(snapshot: Snapshot, options: RunOptions) -> dict[str, object]:
         "pid": board.pid,
         "run_dir": board.run_dir,
         "log": board.log.path,
-        "host": None if options.where == "this machine" else options.where.split(" ")[0],
         "gpu": gpu.group(1) if gpu else None,
         "rank": rank.group(1) if rank else None,
         "step": board.step,
         "subject": snapshot.subject,
+        **place_values(options.where),
     }
 
 
@@ -139,5 +139,6 @@ def _to_do(snapshot: Snapshot, playbook: Playbook | None, known: dict[str, objec
     if playbook is None:
         return out
     for name in ("Meaning", "Diagnosis", "Mitigation", "Look-alikes"):
-        out += [f"### {name}", "", fill(playbook.sections[name], known), ""]
+        told = fill_section(playbook.sections[name], known)
+        out += [f"### {name}", "", told, ""] if told else []
     return out
