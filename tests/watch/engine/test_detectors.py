@@ -7,7 +7,7 @@ import importlib
 import pytest
 from dflash_watch.detectors import catalogue, run_all
 from dflash_watch.detectors.base import Detector, Example
-from dflash_watch.detectors.examples import build_view
+from dflash_watch.detectors.examples import build_view, example, stacks, stuck_after, thread, worker
 from dflash_watch.model import Inconclusive, Symptom
 from dflash_watch.readers.facts import Signature
 
@@ -79,3 +79,14 @@ def test_a_rule_that_fails_is_reported_and_stops_no_other(monkeypatch):
     symptoms, inconclusive = run_all(build_view(good.firing()))
     assert {"link-lost", "rule-failed"} <= {one.name for one in symptoms}
     assert any(isinstance(one, Inconclusive) and "KeyError" in one.missing for one in inconclusive)
+
+
+@pytest.mark.parametrize("beside", ["nobody", "tqdm_monitor"])
+def test_a_thread_that_works_alone_holds_the_interpreter_lock_from_nobody(beside):
+    detector = catalogue()["gil-owner-fixed"]
+    silent = stuck_after(14, 12, lambda s: worker("drafter-0", s, step=14))
+    works = thread(12, "run.py:work", name="MainThread", owns_gil=True)
+    monitor = thread(13, "/site/tqdm/_monitor.py:run", name="Thread-1")
+    threads = (works,) if beside == "nobody" else (works, monitor)
+    alone = example(silent, stacks("A", 23, *threads), stacks("B", 26, *threads))
+    assert answers(detector, alone) == []

@@ -2,7 +2,8 @@
 
 Sees:       owner and innermost frame in the samples of this suspicion, seconds apart.
 Means:      a C call does not give the lock back; nothing else can run.
-Wrong when: one long computation in C keeps the lock by design and will end.
+Wrong when: one long computation in C keeps the lock by design and will end. Where no other
+            thread has Python to run, the owner keeps nobody waiting: it just works.
 Source:     docs/verdicts.md, "stack samples".
 """
 
@@ -15,6 +16,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, missing
 from dflash_watch.detectors.examples import example, stacks, stuck_after, thread, worker
 from dflash_watch.frame import StackSample, ThreadStack
 from dflash_watch.model import Severity, Source
+from dflash_watch.readers.waits import is_helper
 from dflash_watch.window.samples import leaf
 
 
@@ -42,6 +44,8 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     first = owners[0]
     if first is None or any(one is None or _place(one) != _place(first) for one in owners):
         return
+    if not all(_keeps_waiting(sample) for sample in samples):
+        return
     place = leaf(first)
     if place is None or place[0] in params.waiting:
         return
@@ -56,6 +60,12 @@ def _owner(sample: StackSample) -> ThreadStack | None:
     return next((thread for thread in sample.threads if thread.owns_gil), None)
 
 
+def _keeps_waiting(sample: StackSample) -> bool:
+    """Is there another thread that has Python to run?"""
+    others = (thread for thread in sample.threads if not thread.owns_gil)
+    return any(thread.frames and not is_helper(thread) for thread in others)
+
+
 def _place(thread: ThreadStack) -> tuple[object, object]:
     return thread.tid, leaf(thread)
 
@@ -64,7 +74,10 @@ def firing() -> Example:
     """Twice the same owner, three seconds apart."""
     silent = stuck_after(14, 12, lambda s: worker("drafter-0", s, step=14))
     held = thread(12, "run.py:spin", name="target-0", owns_gil=True)
-    return example(silent, stacks("A", 23, held), stacks("B", 26, held), subject="target-0")
+    kept = thread(13, "run.py:step", name="drafter-0")
+    return example(
+        silent, stacks("A", 23, held, kept), stacks("B", 26, held, kept), subject="target-0"
+    )
 
 
 def clear() -> Example:
