@@ -8,12 +8,13 @@ from datetime import UTC
 
 import msgspec
 import pytest
+from dflash_tui import state
 from dflash_tui.cells import row_text, row_width
 from dflash_tui.demo.feed import DemoFeed, FrozenClock
 from dflash_tui.demo.scenes import SCENES
 from dflash_tui.desk import Desk
 from dflash_tui.keys import keys_for
-from dflash_tui.screen import boxes_of, compose, text_of
+from dflash_tui.screen import Stills, boxes_of, compose, text_of
 from dflash_tui.state import Choices, Panel
 from dflash_tui.theme import State, to_ascii
 from dflash_watch import model
@@ -372,3 +373,28 @@ def test_any_size_is_filled_exactly(width: int, height: int) -> None:
         rows = rows_of(name, width, height)
         assert len(rows) == height
         assert {row_width(row) for row in rows} == {width}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda choices: choices,
+        lambda choices: state.focus_on(choices, Panel.LOG),
+        lambda choices: state.open_page(choices, Panel.DETAILS),
+        lambda choices: state.toggle_pause(choices, None),
+    ],
+)
+def test_what_is_drawn_once_while_paused_is_what_would_be_drawn_anew(change) -> None:
+    clock, stills = FrozenClock(), Stills()
+    feed = DemoFeed(clock, UTC, "running")
+    desk = Desk(keys_for(demo=False), clock, UTC)
+    desk.take(feed.latest())
+    desk.pause()
+    for size in ((120, 40), (80, 24), (80, 24)):
+        clock.now_s += 7.0
+        desk.take(feed.latest())
+        assert compose(desk.screen(), *size, stills) == compose(desk.screen(), *size)
+    desk.choose(change)
+    clock.now_s += 7.0
+    desk.take(feed.latest())
+    assert compose(desk.screen(), 80, 24, stills) == compose(desk.screen(), 80, 24)

@@ -19,7 +19,7 @@ from dflash_tui.desk import Desk
 from dflash_tui.feed import Feed
 from dflash_tui.keys import DEMO_KEYS, KEYS, Key, keys_for
 from dflash_tui.panels.foot import key_places
-from dflash_tui.screen import boxes_of, compose, text_of
+from dflash_tui.screen import Stills, boxes_of, compose, text_of
 from dflash_tui.state import Choices
 from dflash_tui.theme import to_ascii
 
@@ -65,6 +65,7 @@ class Dashboard(Actions):
         first = Choices(theme="mono" if self.no_color else "dark")
         self.desk = Desk(keys, clock or SystemClock(), zone, first)
         self._ascii_only = ascii_only
+        self._stills = Stills()
         self._stacks_path: str | None = None
         self.canvas = Canvas(ascii_only=ascii_only)
 
@@ -90,7 +91,7 @@ class Dashboard(Actions):
 
     def rows(self) -> list[Row]:
         """The screen as it is now."""
-        return compose(self.desk.screen(), *self.canvas.size)
+        return compose(self.desk.screen(), *self.canvas.size, self._stills)
 
     def redraw(self) -> None:
         """Draws what changed."""

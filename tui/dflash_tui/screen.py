@@ -17,6 +17,10 @@ ALIVE = frozenset({Ink.RULE, Ink.TITLE, Ink.FOCUS})
 """Inks that keep their colour while the values are old."""
 
 
+LIVE = frozenset({Panel.DETAILS, Panel.HELP})
+"""Pages that show the newest figures even while the panels are paused."""
+
+
 class Screen(NamedTuple):
     """Everything that decides what is drawn."""
 
@@ -31,18 +35,50 @@ class Screen(NamedTuple):
         return self.choices.paused or self.shown
 
 
-def compose(screen: Screen, width: int, height: int) -> list[Row]:
-    """`height` rows of exactly `width` cells."""
+class Stills:
+    """Panels that are paused are drawn once: until a key, another size or another state."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Choices, tuple[int, int, int, bool]] | None = None
+        self._rows: list[Row] = []
+
+    def panels(self, screen: Screen, width: int, height: int, top: int) -> list[Row]:
+        """As `draw_panels`."""
+        if screen.choices.paused is None:
+            self._of = None
+            return draw_panels(screen, width, height, top)
+        place = (width, height, top, screen.shown.view.frozen)
+        boxes = boxes_of(screen, width, height)
+        is_live = any(box.panel in LIVE for box in boxes)
+        if is_live or self._of is None or self._of[0] is not screen.choices or self._of[1] != place:
+            self._of = (screen.choices, place)
+            self._rows = draw_panels(screen, width, height, top)
+        return self._rows
+
+
+def compose(screen: Screen, width: int, height: int, stills: Stills | None = None) -> list[Row]:
+    """`height` rows of exactly `width` cells.
+
+    Args:
+        screen: what decides it.
+        width: in cells.
+        height: in rows.
+        stills: what was drawn of paused panels; None draws them anew.
+    """
     if width <= 0 or height <= 0:
         return []
     if is_small(width, height):
         return _small(screen, width, height)
     top = _top_rows(screen, width, height)
-    boxes = boxes_of(screen, width, height)
-    drawn = [(box, _draw(screen, box)) for box in boxes]
-    middle_rows = [_across(drawn, y, width) for y in range(len(top), height - 1)]
+    drawn = (stills or Stills()).panels(screen, width, height, len(top))
     last = foot.foot(screen.choices, screen.keys, screen.now_s, width)
-    return [*top, *middle_rows, last]
+    return [*top, *drawn, last]
+
+
+def draw_panels(screen: Screen, width: int, height: int, top: int) -> list[Row]:
+    """The rows between the head of `top` rows and the key line."""
+    drawn = [(box, _draw(screen, box)) for box in boxes_of(screen, width, height)]
+    return [_across(drawn, y, width) for y in range(top, height - 1)]
 
 
 def boxes_of(screen: Screen, width: int, height: int) -> list[Box]:
