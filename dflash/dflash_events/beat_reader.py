@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import time
-from pathlib import Path
 from typing import Any
 
 from dflash_events import layout as at
@@ -28,8 +27,8 @@ class BeatReader:
         RunDirError: not there, not readable, or not a beat page.
     """
 
-    def __init__(self, path: str | Path, *, expect: Identity | None = None) -> None:
-        self.path, self.expect = Path(path), expect
+    def __init__(self, path: str | os.PathLike[str], *, expect: Identity | None = None) -> None:
+        self.path, self.expect = os.fspath(path), expect
         self.torn = 0
         """How often a slot did not come out whole."""
         try:
@@ -61,7 +60,7 @@ class BeatReader:
     def is_current(self) -> bool:
         """Whether the path still names the page that is open here."""
         try:
-            now = self.path.stat()
+            now = os.stat(self.path)
         except OSError:
             return False
         ours = os.fstat(self._fd)
@@ -182,7 +181,7 @@ class BeatReader:
         }
 
 
-def page_identity(path: Path) -> Identity | None:
+def page_identity(path: str | os.PathLike[str]) -> Identity | None:
     """Who wrote the page at `path`; None where it is no whole page."""
     try:
         with BeatReader(path) as reader:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dflash_events.schema import SCHEMA, RunDirError
@@ -124,8 +123,8 @@ class EventTail:
         last_bytes: begin this far before the end on the first look; None begins at the beginning.
     """
 
-    def __init__(self, path: str | Path, *, last_bytes: int | None = None) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, last_bytes: int | None = None) -> None:
+        self.path = os.fspath(path)
         self._last_bytes = last_bytes
         self._fd: int | None = None
         self._offset = 0
@@ -168,7 +167,7 @@ class EventTail:
             self.close()
             self._last_bytes = None
             fd = self._open()
-            note = f"{self.path.name} was replaced; read from its beginning"
+            note = f"{os.path.basename(self.path)} was replaced; read from its beginning"
         result = self._take(fd, max_bytes)
         return result._replace(note=note or result.note)
 
@@ -191,7 +190,7 @@ class EventTail:
     def _was_replaced(self, fd: int) -> bool:
         """The path names another file now. A path that names none keeps the old one readable."""
         try:
-            now = self.path.stat()
+            now = os.stat(self.path)
         except OSError:
             return False
         ours = os.fstat(fd)
@@ -226,7 +225,8 @@ class EventTail:
                 data = data[guard:]
             else:
                 self._begin_at(0)
-                note = f"{self.path.name} was truncated or overwritten; read from its beginning"
+                name = os.path.basename(self.path)
+                note = f"{name} was truncated or overwritten; read from its beginning"
                 data = os.pread(fd, max_bytes, 0)
         except OSError as error:
             raise RunDirError(f"{self.path}: {error.strerror or error}") from error

@@ -6,7 +6,7 @@ inside a container may differ from the host's, so identities compare only as see
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import NamedTuple
 
 from dflash_events.schema import RunDirError
@@ -67,7 +67,9 @@ def identity_from(record: object) -> Identity:
     )
 
 
-def read_identity(pid: int | None = None, proc: Path = Path("/proc")) -> Identity | None:
+def read_identity(
+    pid: int | None = None, proc: str | os.PathLike[str] = "/proc"
+) -> Identity | None:
     """Identity of a live process (None: this one), or None where no such process is.
 
     Args:
@@ -75,10 +77,10 @@ def read_identity(pid: int | None = None, proc: Path = Path("/proc")) -> Identit
         proc: root of procfs; tests hand in a miniature one.
     """
     entry = str(pid) if pid is not None else "self"
-    stat = parse_stat(_text(proc / entry / "stat"))
+    stat = parse_stat(_text(f"{os.fspath(proc)}/{entry}/stat"))
     if stat is None:
         return None
-    boot = _text(proc / "sys/kernel/random/boot_id")
+    boot = _text(f"{os.fspath(proc)}/sys/kernel/random/boot_id")
     return Identity(stat[0], stat[1], boot.strip() if boot else None, _namespace(proc))
 
 
@@ -93,7 +95,7 @@ def parse_stat(text: str | None) -> tuple[int, int] | None:
     return int(head), int(fields[19])
 
 
-def is_alive(identity: Identity, proc: Path = Path("/proc")) -> bool | None:
+def is_alive(identity: Identity, proc: str | os.PathLike[str] = "/proc") -> bool | None:
     """Whether that very process lives; None where pids of another place or boot were written."""
     here = read_identity(None, proc)
     if here is None or not here.same_place_as(identity):
@@ -102,15 +104,16 @@ def is_alive(identity: Identity, proc: Path = Path("/proc")) -> bool | None:
     return now is not None and now.same_as(identity)
 
 
-def _namespace(proc: Path) -> int | None:
+def _namespace(proc: str | os.PathLike[str]) -> int | None:
     try:
-        return (proc / "self/ns/pid").stat().st_ino
+        return os.stat(f"{os.fspath(proc)}/self/ns/pid").st_ino
     except OSError:
         return None
 
 
-def _text(path: Path) -> str | None:
+def _text(path: str) -> str | None:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
     except OSError:
         return None

@@ -57,9 +57,9 @@ def pss_bytes(pid: int) -> int:
 
 
 def family(pid: int) -> list[int]:
-    """A process and its children."""
+    """The entry script's shell, the agent below it, and the agent's children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(int(child) for child in children)]
+    return [pid, *(each for child in children for each in family(int(child)))]
 
 
 def busy_gpus(nvml: FakeNvml, pid: int) -> None:

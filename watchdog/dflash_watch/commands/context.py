@@ -7,11 +7,11 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
 
-import platformdirs
+if TYPE_CHECKING:
+    from pathlib import Path
 
 from dflash_watch.readers.lines import printable_lines
 
@@ -20,8 +20,7 @@ STDOUT = 1
 _COLOUR = re.compile(r"(\x1b\[[0-9;]{0,16}m)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(NamedTuple):
     """The process as the command sees it.
 
     Args:
@@ -89,9 +88,13 @@ def write_line(line: str, *, has_colour: bool = False) -> None:
 
 def state_dir() -> Path:
     """Where this person's incidents, journal and learned limits lie (XDG)."""
+    import platformdirs  # noqa: PLC0415 - 6 ms, and `check` has no use for it
+
     return platformdirs.user_state_path("dflash-watch")
 
 
 def incidents_dir(option: str | None) -> Path:
     """Where incidents go: the option, else the state directory."""
+    from pathlib import Path  # noqa: PLC0415 - 3 ms, and `check` has no use for it
+
     return Path(option).expanduser().absolute() if option else state_dir() / "incidents"
