@@ -2,7 +2,14 @@
 
 import msgspec
 import pytest
-from dflash_watch.commands.glance import Patience, admit, explain_absence, is_undecided, temper
+from dflash_watch.commands.glance import (
+    Patience,
+    admit,
+    explain_absence,
+    is_answer,
+    is_undecided,
+    temper,
+)
 from dflash_watch.detectors.examples import frames, log, process
 from dflash_watch.engine import Engine
 from dflash_watch.frame import Frame, LinkChange, RunSample
@@ -161,3 +168,10 @@ def test_a_known_pace_decides():
 def test_a_run_without_a_step_is_undecided_once_its_log_was_silent_for_long():
     assert is_undecided(*looked(90.0, steps=0))
     assert not is_undecided(*looked(20.0, steps=0))
+
+
+@pytest.mark.parametrize(
+    ("state", "enough"), [("connecting", False), ("up", False), ("lost", True), ("closed", True)]
+)
+def test_nobody_waits_for_a_first_look_over_a_lost_way(state, enough):
+    assert is_answer(LinkChange(t=1.0, state=state)) is enough

@@ -11,7 +11,7 @@ from dflash_watch.agent.find import SEVERAL
 from dflash_watch.clock import Clock
 from dflash_watch.commands.request import Request
 from dflash_watch.errors import UsageError
-from dflash_watch.frame import Frame, Record
+from dflash_watch.frame import Frame, LinkChange, Record
 from dflash_watch.model import Confidence, Evidence, EvidenceKind, Snapshot, Source, Verdict
 from dflash_watch.place import TargetChoice
 from dflash_watch.session import Session
@@ -94,7 +94,7 @@ def look_twice(
 def wait_for_frame(session: Session, patience: Patience) -> list[Record]:
     """Records up to the first frame, or until the way is lost."""
     records: list[Record] = []
-    while not patience.is_over() and not (records and isinstance(records[-1], Frame)):
+    while not patience.is_over() and not (records and is_answer(records[-1])):
         try:
             record = session.get(POLL_S)
         except EOFError:
@@ -113,6 +113,12 @@ def refuse_several(target: TargetChoice, frame: Frame | None) -> None:
     note = frame.run.note if target.pid is not None and frame is not None else None
     if note is not None and frame is not None and frame.run.state == "none" and SEVERAL in note:
         raise UsageError(f"--pid {target.pid}: {note}", hint="name one of them with --pid")
+
+
+def is_answer(record: Record) -> bool:
+    """The first look, or that there will be none."""
+    is_lost = isinstance(record, LinkChange) and record.state in ("lost", "closed")
+    return is_lost or isinstance(record, Frame)
 
 
 def explain_absence(snapshot: Snapshot, live: Live) -> Snapshot:
