@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 from dflash_events import layout as at
 from dflash_events.beats import BeatPage
@@ -23,7 +24,9 @@ class Ticker:
 
     def __init__(self, page: BeatPage, every_s: float = EVERY_S) -> None:
         self._words, self._every_ns = page.words, int(every_s * 1e9)
-        self._stop = threading.Event()
+        self._running = threading.Lock()
+        """Held while it ticks. Waiting for a lock is one call; for an Event, Python code."""
+        self._running.acquire()
         self._thread = threading.Thread(target=self._run, name="dflash-ticker", daemon=True)
 
     def start(self) -> None:
@@ -32,7 +35,8 @@ class Ticker:
 
     def stop(self) -> None:
         """End; does not wait."""
-        self._stop.set()
+        with suppress(RuntimeError):  # stopped already
+            self._running.release()
 
     def _run(self) -> None:
         set_thread_comm("dflash-ticker")
@@ -48,7 +52,7 @@ class Ticker:
             beats += 1
             self._store(beats, now, late, max(recent, before))
             due = now + self._every_ns
-            if self._stop.wait(self._every_ns / 1e9):
+            if self._running.acquire(timeout=self._every_ns / 1e9):
                 return
 
     def _store(self, beats: int, now: int, late: int, max_late: int) -> None:
