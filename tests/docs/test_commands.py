@@ -70,3 +70,16 @@ def test_a_made_up_option_is_not_understood():
         parse_watch(["check", "--no-such-option"])
     with pytest.raises(Exception, match="no_such_key"):
         parse_train(["--preset", "tiny", "optim.no_such_key=1"])
+
+
+LINKS = [
+    (page.relative_to(ROOT).as_posix(), link)
+    for page in [*PAGES, *RUNBOOKS]
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    if "://" not in link
+]
+
+
+@pytest.mark.parametrize(("page", "link"), LINKS)
+def test_every_link_leads_somewhere(page: str, link: str):
+    assert ((ROOT / page).parent / link).exists()
