@@ -138,6 +138,7 @@ import sys
 from dflash_events.beat_reader import BeatReader
 last, once_whole = -1, False
 with BeatReader(sys.argv[1]) as reader:
+    reader.read()  # a look that meets a store in progress reads as the look before
     print("ready", flush=True)
     for _ in range(5000):
         torn = reader.torn

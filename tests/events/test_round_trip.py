@@ -47,6 +47,8 @@ def test_the_page_of_a_living_run_has_exactly_the_shape_of_the_frames_beat_page(
             worker.beat(step=7)
             worker.queue(3, 60)
             with worker.phase("tuning"), worker.waiting("lock", object="tune", on="target-1"):
+                # The ticker's thread may need a moment for its first beat.
+                until(lambda: page_of(tmp_path / "run")["ticker"] is not None)
                 return page_of(tmp_path / "run")
 
         page = in_thread(work)
