@@ -12,7 +12,7 @@ from pathlib import Path
 
 from e2e.places.needs import give_up
 
-SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
+SUITE = "bookworm"  # from debootstrap's own mirror of it
 PACKAGES = "python3,procps,tmux"
 RECIPE = 2
 """Counted up when what is built below changes."""
@@ -55,7 +55,7 @@ def debian_root() -> Path:
 
 def _debootstrap(into: Path) -> None:
     log = into.with_suffix(".log")
-    argv = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(into), MIRROR]
+    argv = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(into)]
     with log.open("wb") as out:
         done = subprocess.run(
             argv, stdout=out, stderr=out, stdin=subprocess.DEVNULL, timeout=900, check=False
