@@ -131,6 +131,16 @@ def test_the_tracebacks_of_an_earlier_run_in_the_same_log_are_not_this_runs():
     assert run.last.board.log.lines[-1] == "target-0 loads"
 
 
+def test_a_log_that_is_cut_while_a_resumed_run_is_watched_loses_no_line():
+    run = Timeline.ours(log_start_bytes=500)
+    run.say("x" * 499 + "\n")
+    run.go(5)
+    run.log_changes = {"truncated": True, "offset": 0, "size_bytes": 11}
+    run.say("after cut\n\n")
+    run.go(1)
+    assert "after cut" in run.last.board.log.lines
+
+
 @pytest.mark.parametrize("phase", ["checkpointing", "evaluating"])
 def test_an_announced_phase_is_quiet_and_no_incident(phase):
     run = Timeline.training(60)

@@ -15,7 +15,7 @@ from dflash_watch.readers.signatures import Matcher
 from dflash_watch.window.gpus import Gpus
 from dflash_watch.window.intake import clean_manifest
 from dflash_watch.window.kills import Kills
-from dflash_watch.window.logs import FeedFactory, Logs, of_this_run
+from dflash_watch.window.logs import FeedFactory, Logs
 from dflash_watch.window.samples import Samples
 from dflash_watch.window.sight import Sight
 from dflash_watch.window.steady import SteadyClock
@@ -100,7 +100,7 @@ class Window:
         self.fresh_events = self.told.take_events(frame.events, frame.t, self.clock.ahead_s)
         self._search_failures()
         self.told.take_beats(frame.beats, frame.t)
-        self.logs.take(of_this_run(frame.logs, self.manifest), frame.t)
+        self.logs.take(frame.logs, frame.t, self.manifest)
         if self.told.newest is None:
             for fact in self.logs.fresh:
                 if isinstance(fact, StepSeen) and fact.tokens_per_s is not None:

@@ -34,28 +34,27 @@ class LogFeed(Protocol):
 FeedFactory = Callable[[], LogFeed]
 
 
-def of_this_run(
-    samples: tuple[LogSample, ...] | None, manifest: Mapping[str, Any]
-) -> tuple[LogSample, ...] | None:
-    """Without the text that an earlier run wrote into the same log.
+def of_this_run(sample: LogSample, manifest: Mapping[str, Any]) -> LogSample:
+    """The first look at a log without the text that an earlier run wrote into it.
 
     Args:
-        samples: logs of a frame.
-        manifest: run.json; `log_start_bytes` is the size of `log_path` when the run began.
+        sample: first look at one log; later ones bring only what was written meanwhile.
+        manifest: run.json; `log_start_bytes` is the size of `log_path` when the run began. A file
+            that is smaller now was cut since, and all of it is this run's.
+
+    Returns:
+        Begins with a line end where it was cut, so that the first line counts as whole.
     """
-    start, path = manifest.get("log_start_bytes"), manifest.get("log_path")
-    if not isinstance(start, int) or samples is None:
-        return samples
-    return tuple(_after(one, start) if one.path == path else one for one in samples)
-
-
-def _after(sample: LogSample, start: int) -> LogSample:
-    """Cut at `start`; begins with a line end there, so that the first line counts as whole."""
-    older = start - (sample.offset if sample.offset is not None else start)
+    start = manifest.get("log_start_bytes")
+    if not isinstance(start, int) or sample.path != manifest.get("log_path"):
+        return sample
+    if sample.offset is None or (sample.size_bytes or 0) < start:
+        return sample
+    older = start - sample.offset
     if older <= 0 or not sample.text:
         return sample
     kept = max(_text_bytes(sample) - older, 0)
-    text = "\n" + _last_bytes(sample.text, kept) if kept else ""
+    text = "\n" + _last_bytes(sample.text, kept)
     return msgspec.structs.replace(sample, text=text, offset=start - 1, text_bytes=kept + 1)
 
 
@@ -161,12 +160,15 @@ class Logs:
         self.phase: f.PhaseSeen | None = None
         self.repeat: f.RepeatSeen | None = None
 
-    def take(self, samples: tuple[LogSample, ...] | None, t: float) -> None:
-        """Take the log part of a frame."""
+    def take(
+        self, samples: tuple[LogSample, ...] | None, t: float, manifest: Mapping[str, Any]
+    ) -> None:
+        """Take the log part of a frame of the run that `manifest` describes."""
         self.fresh = []
         for sample in samples or ():
             track = self.tracks.get(sample.via)
             if track is None:
+                sample = of_this_run(sample, manifest)  # noqa: PLW2901 - the look, cleaned
                 track = LogTrack(sample.path, self._new_feed(), sample)
                 self.tracks[sample.via] = track
             track.path = sample.path
