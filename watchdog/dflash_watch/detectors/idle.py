@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dflash_watch.detectors.base import View, missing
+from dflash_watch.detectors.base import Answer, View, missing, symptom
 from dflash_watch.frame import BeatWorker
-from dflash_watch.model import Inconclusive
+from dflash_watch.model import Inconclusive, Severity, Source
 from dflash_watch.roles import gpu_roles
+from dflash_watch.units import duration
 
 COMPUTES = 0.01
 """Cores of one thread above which it works, however long its item takes on a busy machine."""
@@ -19,6 +20,18 @@ RESTS, RESTING_LOOKS = 0.2, 5
 """Share of the time below which a card rests, in so many newest looks."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Limits."""
+
+    least_s: float = 5.0
+    """Without progress for at least so long."""
+    limit_share: float = 0.6
+    """And for at least this share of the limit of steps."""
+    untaught_s: float = 20.0
+    """Limit that counts while none is learned."""
+
+
 @dataclass(frozen=True, slots=True)
 class Idle:
     """One idle worker and who suffers."""
@@ -26,6 +39,17 @@ class Idle:
     worker: BeatWorker
     since_s: float
     why: str
+
+
+def side_that_rests(view: View, params: Params, *roles: str) -> Iterator[Answer]:
+    """Idle workers of these roles for whom others wait; cards of the first of them that rest."""
+    limit_s = view.limit.seconds if view.is_taught else params.untaught_s
+    least_s = max(params.least_s, params.limit_share * limit_s)
+    yield from resting_gpus(view, roles[0])
+    for idle in [one for role in roles for one in idle_workers(view, role, least_s)]:
+        text = f"{idle.worker.name} made no progress for {duration(idle.since_s)}; {idle.why}"
+        since_t = view.now_t - idle.since_s
+        yield symptom(idle.worker.name, Severity.CRITICAL, since_t, text, Source.BEATS)
 
 
 def resting_gpus(view: View, role: str) -> Iterator[Inconclusive]:
