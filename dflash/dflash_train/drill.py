@@ -7,7 +7,9 @@ stop-giving  a target (or the loader) gives nothing any more, and waits for noth
 gil-busy     a C call computes and keeps the interpreter lock
 gil-asleep   a C call sleeps and keeps the interpreter lock
 
-`drill.at_step=-1` sets a `raise` off while the worker warms up.
+Targets share the batches, so the one that was told to fail may never hold batch
+`drill.at_step`: its fault comes at the first one from there on, once. `drill.at_step=-1` is the
+warm-up, before all batches.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ class Drill:
     def __init__(self, config: DrillConfig, locks: Mapping[str, NamedLock], fate: Fate) -> None:
         self._config, self._locks, self._fate = config, locks, fate
         self._rendezvous = threading.Barrier(2)
+        self._begun: set[str] = set()
         if config.fault:
             logger.warning(
                 "DRILL: %s in %s at step %d, on purpose",
@@ -55,7 +58,9 @@ class Drill:
     def before_work(self, worker: Worker, step: int) -> None:
         """Called by every worker before each item; -1 while it warms up."""
         if self._is_due(worker, step, "raise"):
-            raise DrillError(f"drill: {worker.name} was told to fail at step {step}")
+            raise DrillError(
+                f"drill: {worker.name} was told to fail at step {self._config.at_step}"
+            )
         if self._is_due(worker, step, "gil-busy"):
             _compute_without_letting_go()
         if self._is_due(worker, step, "gil-asleep"):
@@ -94,7 +99,12 @@ class Drill:
         return self._config.fault == fault and step == self._config.at_step
 
     def _is_due(self, worker: Worker, step: int, fault: str) -> bool:
-        return self._is_at(step, fault) and worker.name in self._config.worker
+        if self._config.fault != fault or worker.name not in self._config.worker:
+            return False
+        if step < self._config.at_step or worker.name in self._begun:
+            return False
+        self._begun.add(worker.name)
+        return True
 
     def _do_nothing(self) -> None:
         until_s = time.monotonic() + self._config.seconds

@@ -117,7 +117,13 @@ def test_a_run_that_is_done_says_so_last(done):
 @pytest.mark.parametrize("worker", ["loader", "target-0", "target-1", "drafter-0", "drafter-1"])
 def test_one_failing_worker_stops_the_run_and_is_named(small, tmp_path, capsys, worker):
     config = parse_overrides(
-        small, ["drill.fault=raise", f"drill.worker={worker}", "drill.at_step=6"]
+        small,
+        [
+            "drill.fault=raise",
+            f"drill.worker={worker}",
+            "drill.at_step=6",
+            "optim.steps=100000",  # a target takes what the other leaves it
+        ],
     )
     result = train(config, tmp_path / "run")
     assert (result.code, result.stuck) == (1, ())
@@ -170,7 +176,7 @@ def test_a_failed_run_without_a_checkpoint_is_begun_anew_and_says_so(small, tmp_
 
 def test_a_failed_run_can_be_resumed_and_ends_as_if_nothing_had_happened(small, done, tmp_path):
     broken = parse_overrides(
-        small, ["drill.fault=raise", "drill.worker=target-1", "drill.at_step=8"]
+        small, ["drill.fault=raise", "drill.worker=target-0,target-1", "drill.at_step=8"]
     )
     assert train(broken, tmp_path / "run").code == 1
     assert train(small, tmp_path / "run", resume=True).code == 0
