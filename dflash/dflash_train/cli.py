@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 64 usage, 75 stopped on request with a checkpoint 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from dflash_train.commands import COMMANDS
 from dflash_train.errors import EXIT_FAILED, DflashError, UsageError
 
 if TYPE_CHECKING:
@@ -32,10 +34,11 @@ exit codes: 0 done, 1 failed, 64 usage, 75 stopped on request with a checkpoint 
 """
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Usage errors are one line and exit 64."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise what was not understood."""
         raise UsageError(message, hint=f"see {self.prog} --help")
 
 
@@ -51,7 +54,7 @@ class _Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """All arguments of training and resuming."""
-    parser = _Parser(
+    parser = Parser(
         prog="dflash-train",
         description="Train a DFlash drafter against a frozen target. No command means: train.",
         epilog=EXAMPLES,
@@ -77,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, and turn every ending into an exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if words[:1] and words[0] in COMMANDS:
+            return _run_command(words)
         code, stuck = _run(build_parser().parse_intermixed_args(words), words)
     except DflashError as error:
         sys.stderr.write(f"dflash-train: {error}\n")
@@ -93,6 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _run_command(words: list[str]) -> int:
+    """A command of its own module.
+
+    Raises:
+        DflashError: it failed, or was not understood.
+    """
+    command = importlib.import_module(COMMANDS[words[0]])
+    given = command.build_parser().parse_args(words[1:])
+    _refuse_without_packages()
+    return int(command.run(given))
 
 
 def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, ...]]:
@@ -148,9 +165,8 @@ def _split_words(words: list[str]) -> tuple[bool, list[str]]:
     rest = words[1:] if is_resume else words
     for word in rest:
         if "=" not in word:
-            raise UsageError(
-                f"{word}: expected section.key=value or a command{suggest(word, ('resume',))}"
-            )
+            known = suggest(word, ("resume", *COMMANDS))
+            raise UsageError(f"{word}: expected section.key=value or a command{known}")
     return is_resume, rest
 
 

@@ -1,5 +1,6 @@
 """What README, docs and playbooks tell people to type is understood by what they type it to."""
 
+import importlib
 import re
 import subprocess
 import tomllib
@@ -7,6 +8,7 @@ import tomllib
 import pytest
 from commands_in_docs import PAGES, ROOT, RUNBOOKS, Given, given
 from dflash_train.cli import build_parser
+from dflash_train.commands import COMMANDS
 from dflash_train.settings import parse_overrides, resolve
 from dflash_watch.cli import PARSERS
 from dflash_watch.commands.arguments import split_command
@@ -23,6 +25,9 @@ def parse_watch(words: list[str]) -> None:
 
 
 def parse_train(words: list[str]) -> None:
+    if words and words[0] in COMMANDS:
+        importlib.import_module(COMMANDS[words[0]]).build_parser().parse_args(words[1:])
+        return
     read = build_parser().parse_intermixed_args(words)
     settings = read.words[1:] if read.words[:1] == ["resume"] else read.words
     parse_overrides(resolve(read.preset or "tiny", None, []), settings).check()
