@@ -20,9 +20,8 @@ class Parcel:
     gradient: Tensor
     """Flat gradient of the *sum* of weighted losses."""
     sums: Tensor
-    """`metrics.FIELDS`, on the drafter's device."""
-    weight: float
-    """Sum of the loss weights behind the gradient; known on the host."""
+    """`metrics.FIELDS`, on the drafter's device; the loss weights behind the gradient are among
+    them."""
     num_tokens: int
     num_padded: int
 

@@ -5,12 +5,15 @@ Rules that concern one field stand with its section; rules across sections in `C
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from dflash_train.errors import UsageError
 
 DRILLS = ("raise", "lock-cycle", "stop-taking", "stop-giving", "gil-busy", "gil-asleep")
 LAYER_TYPES = ("full_attention", "sliding_attention")
+WEIGHTINGS = ("decay", "dpace", "uniform")
+COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,10 @@ class OptimConfig:
     clip_norm: float = 1.0
     accumulation: int = 1
     """Batches of one drafter in one optimizer step."""
+    gradient_checkpointing: bool = False
+    """Layers are computed again in backward instead of kept: less memory, a third more time."""
+    compute_dtype: str = "auto"
+    """Of forward and backward; weights, moments and sums stay float32. auto: bfloat16 on a GPU."""
     max_skipped: int = 100
     """Steps in a row that may be left out for a gradient that is not finite; then the run fails."""
 
@@ -113,8 +120,13 @@ class LossConfig:
 
     num_anchors: int = 16
     """Blocks of one document, fresh each step; fixed, so shapes are fixed."""
-    decay: float = 4.0
-    """Positions until the weight has fallen by 1/e: 7, 5, 4 for blocks of 16, 10, 8."""
+    weighting: str = "decay"
+    """decay: falls along the block; dpace: by what a position adds to the expected acceptance as
+    the drafter stands; uniform: all alike."""
+    decay: float | None = None
+    """Positions until the weight has fallen by 1/e; none: 7, 5, 4 for blocks of 16, 10, 8."""
+    pace_floor: float = 0.5
+    """dpace: chance that even the unlikeliest position counts with; 0.3 to 0.7 work alike."""
     chunk_rows: int = 1024
     """Rows of one lm_head product; bounds the memory of the logits."""
 
@@ -181,6 +193,13 @@ class Config:
         """Batches of one optimizer step over all drafters."""
         return self.num_drafters * self.optim.accumulation
 
+    @property
+    def decay(self) -> float:
+        """Decay of the loss weights in positions; infinite where all weigh alike."""
+        if self.loss.weighting != "decay":
+            return math.inf
+        return self.loss.decay or default_decay(self.drafter.block_size)
+
     def worker_names(self) -> tuple[str, ...]:
         """All workers, in pipeline order."""
         return (
@@ -199,6 +218,11 @@ class Config:
             if not is_ok:
                 raise UsageError(f"{key}: got {_value(self, key)!r}, expected {expected}")
         return self
+
+
+def default_decay(block_size: int) -> float:
+    """7, 5, 4 positions for blocks of 16, 10, 8 (DFlash paper), straight lines between."""
+    return min(block_size / 2, 5 + (block_size - 10) / 3)
 
 
 def _value(config: Config, key: str) -> object:
@@ -225,7 +249,12 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
             and all(kind in LAYER_TYPES for kind in c.drafter.layer_types),
             f"{c.drafter.num_layers} of {', '.join(LAYER_TYPES)}",
         ),
-        ("drafter.sliding_window", c.drafter.sliding_window >= 1, "1 or more"),
+        (
+            "drafter.sliding_window",
+            c.drafter.sliding_window >= c.drafter.block_size
+            or "sliding_attention" not in c.drafter.layer_types,
+            f"a block ({c.drafter.block_size}) or more",
+        ),
         (
             "drafter.mask_token_id",
             c.drafter.mask_token_id not in reserved
@@ -259,9 +288,16 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
         ("optim.steps", c.optim.steps >= 1, "1 or more"),
         ("optim.lr", c.optim.lr > 0, "above 0"),
         ("optim.accumulation", c.optim.accumulation >= 1, "1 or more"),
+        (
+            "optim.compute_dtype",
+            c.optim.compute_dtype in COMPUTE_DTYPES,
+            f"one of {', '.join(COMPUTE_DTYPES)}",
+        ),
         ("optim.max_skipped", c.optim.max_skipped >= 1, "1 or more"),
         ("loss.num_anchors", c.loss.num_anchors >= 1, "1 or more"),
-        ("loss.decay", c.loss.decay > 0, "above 0"),
+        ("loss.decay", c.loss.decay is None or c.loss.decay > 0, "above 0, or none"),
+        ("loss.weighting", c.loss.weighting in WEIGHTINGS, f"one of {', '.join(WEIGHTINGS)}"),
+        ("loss.pace_floor", 0 < c.loss.pace_floor <= 1, "above 0, 1 at most"),
         ("loss.chunk_rows", c.loss.chunk_rows >= 1, "1 or more"),
         ("checkpoint.keep", c.checkpoint.keep >= 1, "1 or more"),
         ("report.every_steps", c.report.every_steps >= 1, "1 or more"),

@@ -43,6 +43,7 @@ class Batch:
     """Index of each row that counts in the flattened [B * A * K]."""
     labels_R: Tensor
     weights_R: Tensor
+    """By position; what a loss that follows the drafter (`dpace`) uses is made with it."""
     num_tokens: int
     """Real tokens, padding left out."""
 
@@ -59,7 +60,7 @@ class BatchSource:
         self._documents = documents
         self._config = config
         self._lengths = [len(document.tokens) for document in documents]
-        self._weights_K = position_weights(config.drafter.block_size, config.loss.decay)
+        self._weights_K = position_weights(config.drafter.block_size, config.decay)
         self._window_rows = config.data.rows * config.batches_per_step
         self._windows = lru_cache(maxsize=2)(self._plan)
         self.steps_per_epoch = len(self._windows(0))

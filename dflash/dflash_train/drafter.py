@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 from transformers import Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import (
     Qwen3MLP,
@@ -111,6 +112,19 @@ class DraftLayer(nn.Module):
         block_BND = block_BND + self.self_attn(normed, context_kv, rope, mask_BNS)
         return block_BND + self.mlp(self.post_attention_layernorm(block_BND))
 
+    def over_context(
+        self,
+        block_BND: Tensor,
+        context_BTD: Tensor,
+        context_rope: Rope,
+        block_rope: Rope,
+        mask_BNS: Tensor,
+    ) -> Tensor:
+        """The layer over a context without a cache; [B, N, D]."""
+        context_kv = self.self_attn.keys_values(context_BTD, context_rope)
+        out_BND: Tensor = self(block_BND, context_kv, block_rope, mask_BNS)
+        return out_BND
+
 
 class Drafter(nn.Module):
     """`fc` and `hidden_norm` make the context; `layers` and `norm` the block.
@@ -129,6 +143,8 @@ class Drafter(nn.Module):
         self.layers = nn.ModuleList(self.stack)
         self.norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = Qwen3RotaryEmbedding(config)
+        self.recompute = False
+        """Layers are computed again in backward instead of kept (gradient checkpointing)."""
 
     def initialise(self, std: float, generator: torch.Generator) -> None:
         """Normal weights, gains of one, from one stream; the same on every replica."""
@@ -167,6 +183,11 @@ class Drafter(nn.Module):
         block_rope = self.rotary_emb(context_BTD, positions_BN)
         hidden_BND = embeds_BND
         for layer in self.stack:
-            context_kv = layer.self_attn.keys_values(context_BTD, context_rope)
-            hidden_BND = layer(hidden_BND, context_kv, block_rope, masks[layer.kind])
+            parts = (hidden_BND, context_BTD, context_rope, block_rope, masks[layer.kind])
+            if self.recompute and torch.is_grad_enabled():
+                hidden_BND = checkpoint(
+                    layer.over_context, *parts, use_reentrant=False, preserve_rng_state=False
+                )
+            else:
+                hidden_BND = layer.over_context(*parts)
         return self.norm(hidden_BND)

@@ -16,7 +16,7 @@ from dflash_train.config import Config
 from dflash_train.data import Batch
 from dflash_train.drafter import Drafter
 from dflash_train.flat import FlatParameters
-from dflash_train.loss import weighted_cross_entropy
+from dflash_train.loss import cross_entropy, pace_weights
 from dflash_train.masks import masks_for
 from dflash_train.metrics import FIELDS, block_sums
 from dflash_train.schedule import learning_rate
@@ -28,6 +28,13 @@ class FeatureBatch:
 
     batch: Batch
     features_BTF: Tensor
+
+
+def compute_dtype(name: str, device_type: str) -> torch.dtype:
+    """The type of forward and backward; `auto` is bfloat16 on a GPU and float32 elsewhere."""
+    if name == "auto":
+        return torch.bfloat16 if device_type == "cuda" else torch.float32
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 class DrafterReplica:
@@ -45,7 +52,9 @@ class DrafterReplica:
         self, drafter: Drafter, embedding_VD: Tensor, head_VD: Tensor, config: Config, device: str
     ) -> None:
         self.drafter = drafter.to(device)
+        self.drafter.recompute = config.optim.gradient_checkpointing
         self._config, self._device = config, torch.device(device)
+        self._dtype = compute_dtype(config.optim.compute_dtype, self._device.type)
         self._embedding_VD, self._head_VD = embedding_VD.to(device), head_VD.to(device)
         self.flat = FlatParameters(self.drafter)
         optim = config.optim
@@ -69,7 +78,7 @@ class DrafterReplica:
         self._update(0.0, torch.ones((), device=self._device))
 
     def hidden(self, item: FeatureBatch) -> Tensor:
-        """Hidden states of all block positions, in float32; [B, N, D]."""
+        """Hidden states of all block positions, in the type that is computed with; [B, N, D]."""
         batch, size = item.batch, self._config.drafter.block_size
         anchors = batch.anchors_BA.to(self._device)
         valid = batch.valid_BA.to(self._device)
@@ -86,22 +95,31 @@ class DrafterReplica:
         ids[:, :, 0] = batch.input_ids_BT.gather(1, batch.anchors_BA)
         embeds = self._embedding_VD[ids.flatten(1).to(self._device)]
         positions = block_positions(anchors, size).flatten(1)
-        return self.drafter(features, embeds, positions, masks)
+        kind, dtype = self._device.type, self._dtype
+        with torch.autocast(kind, dtype=dtype, enabled=dtype != torch.float32):
+            hidden_BND: Tensor = self.drafter(features, embeds, positions, masks)
+        return hidden_BND
 
     def accumulate(self, item: FeatureBatch) -> Tensor:
         """Add one batch's gradient to the step's; `metrics.FIELDS` of the batch."""
         batch = item.batch
         rows, labels = batch.rows_R.to(self._device), batch.labels_R.to(self._device)
         hidden_RD = self.hidden(item).flatten(0, 1)[rows]
-        weights = batch.weights_R.to(self._device)
-        total, best = weighted_cross_entropy(
-            hidden_RD, self._head_VD, labels, weights, self._config.loss.chunk_rows
-        )
+        losses, best = cross_entropy(hidden_RD, self._head_VD, labels, self._config.loss.chunk_rows)
+        weights = self._weights(losses, batch, rows)
+        total = (weights * losses).sum()
         total.backward()
         counted = block_sums(best, labels, rows, batch.live_AK.to(self._device))
         sums = torch.zeros(len(FIELDS), device=self._device)
         sums[0], sums[1], sums[2:5] = total.detach(), weights.sum(), counted
         return sums
+
+    def _weights(self, losses_R: Tensor, batch: Batch, rows_R: Tensor) -> Tensor:
+        """Loss weight of each row, on the device."""
+        if self._config.loss.weighting != "dpace":
+            return batch.weights_R.to(self._device)
+        blocks, size = batch.live_AK.shape
+        return pace_weights(losses_R, rows_R, blocks, size, self._config.loss.pace_floor)
 
     def apply(self, parcels: tuple[Parcel, ...], step: int) -> Tensor:
         """One optimizer step on the mean over all drafters; `metrics.FIELDS` of the step.
@@ -110,13 +128,12 @@ class DrafterReplica:
         counts the same wherever it was computed. A gradient that is not finite leaves weights and
         optimizer as they were; that is decided on the device and counted.
         """
-        total_weight = sum(parcel.weight for parcel in parcels)
         sums = torch.zeros(len(FIELDS), device=self._device)
         self._mean.zero_()
         for parcel in parcels:
             self._mean += parcel.gradient.to(self._device)
             sums += parcel.sums.to(self._device)
-        self._mean /= max(total_weight, 1e-12)
+        self._mean /= sums[FIELDS.index("weight")].clamp(min=1e-12)
         norm = self._mean.norm()
         skip = (~torch.isfinite(norm)).float()
         self._mean *= (self._config.optim.clip_norm / (norm + 1e-6)).clamp(max=1.0)

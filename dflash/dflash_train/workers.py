@@ -135,17 +135,16 @@ def _make_parcel(
     """Gradient and sums of this drafter's batches of one step."""
     gradient = replica.flat.begin_step(step)
     sums = torch.zeros(len(FIELDS), device=gradient.device)
-    weight, tokens, padded = 0.0, 0, 0
+    tokens, padded = 0, 0
     for _ in range(line.config.optim.accumulation):
         line.drill.before_take(worker, step)
         item = line.features.get(rank, worker, line.batches.holder)
         line.drill.before_work(worker, step)
         sums += replica.accumulate(item)
         worker.beat()  # with accumulation a step is many batches long
-        weight += float(item.batch.weights_R.sum())  # on the host: waits for nothing
         tokens += item.batch.num_tokens
         padded += item.batch.input_ids_BT.numel()
-    return Parcel(gradient=gradient, sums=sums, weight=weight, num_tokens=tokens, num_padded=padded)
+    return Parcel(gradient=gradient, sums=sums, num_tokens=tokens, num_padded=padded)
 
 
 def build_replica(

@@ -17,7 +17,6 @@ def parcel(value):
     return Parcel(
         gradient=torch.full((2,), float(value)),
         sums=torch.zeros(1),
-        weight=1.0,
         num_tokens=value,
         num_padded=value,
     )
