@@ -321,6 +321,10 @@ class ThreadStack(Part, frozen=True, kw_only=True):
     active: bool | None = None
     """The tool's own opinion: a hint only."""
     owns_gil: bool | None = None
+    waits_gil: bool | None = None
+    """The tool, or a frame of the interpreter, says that it waits for the interpreter lock."""
+    in_gc: bool | None = None
+    """Collecting garbage, as the tool says."""
     state: str | None = None
     """From `/proc`, at the sample."""
     cpu_ticks: int | None = None
@@ -335,7 +339,7 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     pid: int
     label: str
     tool: str
-    """`py-spy`, `pystack`, `faulthandler`, `kernel` (state, wchan and syscall only)."""
+    """`py-spy`, `pystack`, `faulthandler`, `gdb`, `kernel` (what the kernel says only)."""
     mode: str = "non-blocking"
     duration_s: float = 0.0
     threads: tuple[ThreadStack, ...] = ()
@@ -344,6 +348,10 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     error: str | None = None
     note: str | None = None
     """Why this tool and not a better one."""
+    rank: int | None = None
+    """Where a pasted text says so."""
+    command: str | None = None
+    """Command line of the process, as the tool printed it."""
 
 
 class LinkChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="link"):
