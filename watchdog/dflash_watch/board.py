@@ -21,7 +21,8 @@ from dflash_watch.progress import Progress
 from dflash_watch.roles import gpu_roles
 from dflash_watch.units import duration, gib
 from dflash_watch.window import Window
-from dflash_watch.window.gpus import WINDOW_S, GpuTrack, Look
+from dflash_watch.window.gpuload import WORDS, Look
+from dflash_watch.window.gpus import WINDOW_S, GpuTrack
 from dflash_watch.window.speed import BUCKET_S, FINE_WINDOW_S, Bucket, Throughput
 
 NEWEST_S = 5.0
@@ -119,7 +120,14 @@ def _gpu_row(window: Window, track: GpuTrack, role: str | None, gap: str | None)
         sm_ratio=_mean([look.sm for look in recent]),
         power_history=track.power_history(window.now_t),
         marks=_marks(track.looks),
+        load=track.reading.load.value if track.reading is not None and state == "ok" else None,
+        load_text=_load_text(track) if state == "ok" else None,
     )  # fmt: skip
+
+
+def _load_text(track: GpuTrack) -> str | None:
+    reading = track.reading
+    return None if reading is None else f"{WORDS[reading.load]} ({reading.text})"
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -211,6 +211,11 @@ class GpuRow(Record, frozen=True, kw_only=True):
     """Mean watts per bucket of the plot window, oldest first; None is a gap."""
     marks: tuple[str, ...] = ()
     """Field names outside their own recent band, e.g. `power_watts`."""
+    load: str | None = None
+    """What it does, read over seconds: `idle`, `work`, `memory-bound`, `host-bound`, `spin`,
+    `collective-spin`, `half-idle`, `allocator`; None while that is not known."""
+    load_text: str | None = None
+    """The same in words, with its figures."""
 
 
 class QueueRow(Record, frozen=True, kw_only=True):

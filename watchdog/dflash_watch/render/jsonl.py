@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dflash_watch.model import Snapshot
+from dflash_watch.model import GpuRow, Snapshot
 from dflash_watch.readers.lines import escaped
 
 SCHEMA = 1
@@ -41,6 +41,21 @@ def snapshot_object(snapshot: Snapshot) -> dict[str, Any]:
         "next": list(snapshot.next),
         "playbook": snapshot.playbook,
         "incident": None if incident is None else incident.path,
+        "gpus": [_gpu(row) for row in snapshot.board.gpus],
+    }
+
+
+def _gpu(row: GpuRow) -> dict[str, Any]:
+    """One GPU: how it can be seen, what it does, and the figures of the newest seconds."""
+    return {
+        "index": row.index,
+        "role": row.role,
+        "state": row.state,
+        "load": row.load,
+        "utilization_ratio": row.utilization_ratio,
+        "sm_ratio": row.sm_ratio,
+        "power_watts": row.power_watts,
+        "memory_used_bytes": row.memory_used_bytes,
     }
 
 

@@ -7,22 +7,24 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from dflash_watch.frame import GpuSample
+from dflash_watch.window.gpuload import (
+    ASLEEP,
+    SPINNING,
+    Look,
+    PowerLine,
+    Reading,
+    read_load,
+)
 
 WINDOW_S = 1800.0
 BUCKET_S = 30.0
 BUCKETS = int(WINDOW_S / BUCKET_S)
 RECENT = 60
-
-
-@dataclass(slots=True)
-class Look:
-    """One frame's reading of one GPU."""
-
-    t: float
-    util: float | None
-    power: float | None
-    sm: float | None
-    memory: int | None
+CONTEXT_BYTES = 2**30
+"""A card that holds less has no context of a run: it idles lower then (78 W of 120 on an H200)."""
+IDLE_SPREAD_W = 15.0
+NEW_SHARE = 0.2
+"""Weight of a new idle reading."""
 
 
 @dataclass(slots=True)
@@ -35,22 +37,60 @@ class GpuTrack:
     looks: deque[Look] = field(default_factory=lambda: deque(maxlen=RECENT))
     power: dict[int, tuple[float, int]] = field(default_factory=dict)
     """Bucket number -> (sum of watts, count)."""
+    idle_watts: float | None = None
+    """What it takes with a context and nothing to do, learned from this run."""
+    reading: Reading | None = None
+    """What it does, over the newest seconds."""
+    reading_since_t: float = 0.0
+    """Since when it does the same."""
 
     def take(self, sample: GpuSample, t: float) -> None:
         """Take one reading; a lost GPU keeps its last good one."""
         if sample.state != "ok":
-            self.sample = sample
+            self.sample, self.reading = sample, None
             return
         self.sample, self.seen_t = sample, t
         util = _mean(sample.utilization_history, sample.utilization_ratio)
         power = _mean(sample.power_history_watts, sample.power_watts)
-        self.looks.append(Look(t, util, power, sample.sm_ratio, sample.memory_used_bytes))
+        look = Look(
+            t, util, power, sample.sm_ratio, sample.memory_used_bytes, sample.tensor_ratio,
+            sample.dram_ratio, sample.sm_clock_mhz, sample.clock_reasons,
+            _ends(sample.utilization_history), _ends(sample.power_history_watts),
+        )  # fmt: skip
+        self.looks.append(look)
+        self._learn_idle(look)
+        self._read(t)
         if power is not None:
             number = int(t // BUCKET_S)
             total, count = self.power.get(number, (0.0, 0))
             self.power[number] = (total + power, count + 1)
             if len(self.power) > BUCKETS + 2:
                 self.power.pop(min(self.power))
+
+    def line(self) -> PowerLine:
+        """Where it idles and where it ends."""
+        return PowerLine(self.idle_watts, self.sample.power_limit_watts)
+
+    def _learn_idle(self, look: Look) -> None:
+        if look.util is None or look.power is None or (look.memory or 0) < CONTEXT_BYTES:
+            return
+        highest = look.utils[1] if look.utils is not None else look.util
+        low, high = look.powers or (look.power, look.power)
+        if highest >= ASLEEP or high - low > IDLE_SPREAD_W:
+            return
+        known = self.idle_watts if self.idle_watts is not None else look.power
+        self.idle_watts = (1 - NEW_SHARE) * known + NEW_SHARE * look.power
+
+    def _read(self, t: float) -> None:
+        before = self.reading
+        self.reading = read_load(self.looks, self.line())
+        if self.reading is None or before is None or before.load != self.reading.load:
+            self.reading_since_t = t
+
+    @property
+    def spins(self) -> bool:
+        """Does it run kernels that do nothing?"""
+        return self.reading is not None and self.reading.load in SPINNING
 
     def power_history(self, now_t: float) -> tuple[float | None, ...]:
         """Mean watts per bucket of the plot window, oldest first; None is a gap."""
@@ -61,6 +101,10 @@ class GpuTrack:
     def recent(self, since_t: float) -> list[Look]:
         """Readings since then."""
         return [look for look in self.looks if look.t >= since_t]
+
+
+def _ends(history: tuple[float, ...]) -> tuple[float, float] | None:
+    return (min(history), max(history)) if history else None
 
 
 def _mean(history: tuple[float, ...], newest: float | None) -> float | None:
@@ -84,8 +128,13 @@ class Gpus:
     def activity(self, since_t: float) -> float | None:
         """Largest share of SM time in use; None where the driver does not say.
 
-        Utilisation does not count: a waiting collective and a spin kernel read 100 %.
+        Utilisation does not count: a waiting collective and a spin kernel read 100 %. Nor do
+        the SMs of a card that spins.
         """
-        seen = [look.sm for one in self.tracks.values() for look in one.recent(since_t)]
+        seen = [
+            0.0 if one.spins else look.sm
+            for one in self.tracks.values()
+            for look in one.recent(since_t)
+        ]
         known = [ratio for ratio in seen if ratio is not None]
         return max(known) if known else None
