@@ -145,6 +145,7 @@ def test_a_file_with_several_ranks_holds_several_dumps() -> None:
 def test_an_announcement_far_above_a_dump_is_not_its_own() -> None:
     spy = recorded("faulthandler.txt")
     assert only("rank 3:\n" + spy).rank == 3
+    assert only("Process 3 timed out with traceback:\n" + spy).rank == 3
     assert only("rank 3:\n" + "step 1\n" * 60 + spy).rank is None
     assert only("rank 3: step 100 loss 2.1\n" + spy).rank is None
 

@@ -154,11 +154,10 @@ class StackScanner:
 
     def _announced(self, stream: DumpBuilder, line: str) -> None:
         """Whose stacks come next, where a line says so."""
-        if found := _SPY_PROCESS.match(line):
-            if timed_out := _PROCESS_TIMED_OUT.match(line):
-                stream.announce(rank=int(timed_out.group(1)))
-            else:
-                stream.announce(pid=int(found.group(1)), command=found.group(2).strip())
+        if found := _PROCESS_TIMED_OUT.match(line):
+            stream.announce(rank=int(found.group(1)))
+        elif found := _SPY_PROCESS.match(line):
+            stream.announce(pid=int(found.group(1)), command=found.group(2).strip())
         elif found := _GDB_PROCESS.match(line) or _PID_ASKED.search(line[:400]):
             stream.announce(pid=int(found.group(1)))
         elif found := _RANK_TOLD.match(line[:200]):
