@@ -59,6 +59,7 @@ class DrafterConfig:
     mask_token_id: int = 3
     """Stands at the drafted positions; neither pad nor end of text."""
     rope_theta: float = 1e7
+    rms_norm_eps: float = 1e-6
     initializer_range: float = 0.02
 
 

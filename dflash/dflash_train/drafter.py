@@ -37,6 +37,7 @@ def qwen3_config(drafter: DrafterConfig, hidden_size: int, vocab_size: int) -> Q
         layer_types=list(drafter.layer_types),
         use_sliding_window="sliding_attention" in drafter.layer_types,
         sliding_window=drafter.sliding_window,
+        rms_norm_eps=drafter.rms_norm_eps,
         rope_parameters={"rope_type": "default", "rope_theta": drafter.rope_theta},
         attention_bias=False,
         tie_word_embeddings=False,

@@ -8,5 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-COMMANDS: Mapping[str, str] = {}
+COMMANDS: Mapping[str, str] = {
+    "export": "dflash_train.commands.export",
+}
 """Command to module."""
