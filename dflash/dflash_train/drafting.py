@@ -1,7 +1,7 @@
 """Drafting as a server does it: the context's keys and values are cached, one block at a time.
 
 The training mask must give exactly what this gives; `leak.py` and the tests compare the two.
-Letters: F features, D hidden, K block positions, C cached context tokens.
+Letters: X tokens of context, F features, D hidden, K block positions, S = context + K keys.
 """
 
 from __future__ import annotations
@@ -33,41 +33,37 @@ class ContextCache:
             self._layers[index] = pair
         self.length += len(features_XF)
 
-    def visible(self, index: int, offset: int, window: int | None) -> tuple[Tensor, Tensor]:
-        """What the block position `offset` of layer `index` may see of the context."""
+    def pair(self, index: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of layer `index`, [1, heads, length, head] each.
+
+        Raises:
+            ValueError: nothing is cached yet.
+        """
         pair = self._layers[index]
         if pair is None:
             raise ValueError("extend() comes before drafting")
-        first = 0 if window is None else max(0, self.length + offset - (window - 1))
-        return pair[0][:, :, first:], pair[1][:, :, first:]
+        return pair
 
 
 @torch.no_grad()
 def draft_block(drafter: Drafter, cache: ContextCache, embeds_KD: Tensor) -> Tensor:
     """Hidden states of one block whose anchor stands right after the cached context.
 
-    Full layers look at all of the block; sliding layers position by position, each at itself and
-    what lies behind it within the window.
+    Full layers look at all of the context and the block; sliding layers at `sliding_window`
+    positions that end with their own.
 
     Returns:
         [K, D], after the last norm.
     """
-    K = embeds_KD.shape[0]
-    positions = cache.length + torch.arange(K, device=embeds_KD.device)
-    rope = drafter.rotary_emb(embeds_KD[None], positions[None])
+    device = embeds_KD.device
+    key_S = torch.arange(cache.length + embeds_KD.shape[0], device=device)
+    position_K = key_S[cache.length :]
+    behind_KS = position_K[:, None] - key_S[None, :]
+    window = drafter.config.sliding_window or len(key_S)  # None where no layer slides
+    sees_KS = (behind_KS >= 0) & (behind_KS < window)
+    rope = drafter.rotary_emb(embeds_KD[None], position_K[None])
     hidden = embeds_KD[None]
     for index, layer in enumerate(drafter.stack):
-        if layer.kind == "full_attention":
-            hidden = layer(hidden, cache.visible(index, 0, None), rope, None)
-            continue
-        window = drafter.config.sliding_window
-        rows = []
-        for offset in range(K):
-            mask = torch.zeros(1, K, K, dtype=torch.bool)
-            mask[:, :, max(0, offset - window + 1) : offset + 1] = True
-            pair = cache.visible(index, offset, window)
-            context = torch.ones(1, K, pair[0].shape[2], dtype=torch.bool)
-            sees = torch.cat([context, mask], dim=2).to(hidden.device)
-            rows.append(layer(hidden, pair, rope, sees)[:, offset])
-        hidden = torch.stack(rows, dim=1)
+        mask = None if layer.kind == "full_attention" else sees_KS[None]
+        hidden = layer(hidden, cache.pair(index), rope, mask)
     return drafter.norm(hidden)[0]

@@ -1,6 +1,6 @@
 """One drafter with its optimizer on one device: gradients in, weights out; equal on every device.
 
-Letters: B rows, T tokens, A anchors, K block positions, N = A * K, F features, V vocabulary.
+Letters: B rows, T tokens, N block positions of a row, F features, V vocabulary.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dflash_train.anchors import block_positions
 from dflash_train.averaging import Parcel
 from dflash_train.config import Config
 from dflash_train.data import Batch
+from dflash_train.draft import Draft
 from dflash_train.drafter import Drafter
 from dflash_train.flat import FlatParameters
 from dflash_train.loss import cross_entropy, pace_weights
-from dflash_train.masks import masks_for
 from dflash_train.metrics import FIELDS, block_sums
 from dflash_train.schedule import learning_rate
 
@@ -28,13 +27,6 @@ class FeatureBatch:
 
     batch: Batch
     features_BTF: Tensor
-
-
-def compute_dtype(name: str, device_type: str) -> torch.dtype:
-    """The type of forward and backward; `auto` is bfloat16 on a GPU and float32 elsewhere."""
-    if name == "auto":
-        return torch.bfloat16 if device_type == "cuda" else torch.float32
-    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 class DrafterReplica:
@@ -54,8 +46,12 @@ class DrafterReplica:
         self.drafter = drafter.to(device)
         self.drafter.recompute = config.optim.gradient_checkpointing
         self._config, self._device = config, torch.device(device)
-        self._dtype = compute_dtype(config.optim.compute_dtype, self._device.type)
-        self._embedding_VD, self._head_VD = embedding_VD.to(device), head_VD.to(device)
+        self.draft = Draft(
+            drafter=self.drafter,
+            embedding_VD=embedding_VD.to(device),
+            head_VD=head_VD.to(device),
+            config=config,
+        )
         self.flat = FlatParameters(self.drafter)
         optim = config.optim
         matrices, gains = self.flat.groups()
@@ -78,34 +74,17 @@ class DrafterReplica:
         self._update(0.0, torch.ones((), device=self._device))
 
     def hidden(self, item: FeatureBatch) -> Tensor:
-        """Hidden states of all block positions, in the type that is computed with; [B, N, D]."""
-        batch, size = item.batch, self._config.drafter.block_size
-        anchors = batch.anchors_BA.to(self._device)
-        valid = batch.valid_BA.to(self._device)
-        features = item.features_BTF.to(self._device)
-        masks = masks_for(
-            self._config.drafter.layer_types,
-            anchors,
-            valid,
-            features.shape[1],
-            size,
-            self._config.drafter.sliding_window,
-        )
-        ids = torch.full((*anchors.shape, size), self._config.drafter.mask_token_id)
-        ids[:, :, 0] = batch.input_ids_BT.gather(1, batch.anchors_BA)
-        embeds = self._embedding_VD[ids.flatten(1).to(self._device)]
-        positions = block_positions(anchors, size).flatten(1)
-        kind, dtype = self._device.type, self._dtype
-        with torch.autocast(kind, dtype=dtype, enabled=dtype != torch.float32):
-            hidden_BND: Tensor = self.drafter(features, embeds, positions, masks)
-        return hidden_BND
+        """Hidden states of all block positions, in the type that is computed in; [B, N, D]."""
+        return self.draft.hidden(item.batch, item.features_BTF)
 
     def accumulate(self, item: FeatureBatch) -> Tensor:
         """Add one batch's gradient to the step's; `metrics.FIELDS` of the batch."""
         batch = item.batch
         rows, labels = batch.rows_R.to(self._device), batch.labels_R.to(self._device)
         hidden_RD = self.hidden(item).flatten(0, 1)[rows]
-        losses, best = cross_entropy(hidden_RD, self._head_VD, labels, self._config.loss.chunk_rows)
+        losses, best = cross_entropy(
+            hidden_RD, self.draft.head_VD, labels, self._config.loss.chunk_rows
+        )
         weights = self._weights(losses, batch, rows)
         total = (weights * losses).sum()
         total.backward()

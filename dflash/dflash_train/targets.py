@@ -6,11 +6,14 @@ Letters: B rows, T tokens, D hidden, F = layers * D.
 from __future__ import annotations
 
 import copy
+import inspect
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from transformers import Cache
 
 from dflash_train.errors import DflashError
 
@@ -30,6 +33,8 @@ class FeatureTarget:
         self._decoder.eval().requires_grad_(requires_grad=False)
         self._layer_ids, self.device = layer_ids, device
         self._caught: dict[int, Tensor] = {}
+        self._turn = threading.Lock()
+        """An evaluation uses the replica between two batches of its worker."""
         for index in layer_ids:
             self._decoder.layers[index].register_forward_hook(self._catcher(index))
 
@@ -40,17 +45,46 @@ class FeatureTarget:
 
         return catch
 
+    @property
+    def config(self) -> Any:  # noqa: ANN401  (its class varies by family)
+        """The decoder's configuration."""
+        return self._decoder.config
+
+    @torch.no_grad()
+    def extend(self, ids_X: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
+        """The next X tokens of one document over what `cache` holds of it; the cache grows.
+
+        Returns:
+            features_XF, and the last hidden states that the lm_head reads, [X, D].
+        """
+        start = cache.get_seq_length()
+        positions = torch.arange(start, start + len(ids_X), device=self.device)[None]
+        forward = inspect.signature(self._decoder.forward).parameters
+        name = "cache" if "cache" in forward else "past_key_values"  # renamed in transformers 5.2x
+        with self._turn:
+            self._caught.clear()
+            last: Tensor = self._decoder(
+                input_ids=ids_X[None].to(self.device),
+                position_ids=positions,
+                use_cache=True,
+                **{name: cache},
+            ).last_hidden_state
+            features = torch.cat([self._caught[i] for i in self._layer_ids], dim=-1)
+            self._caught.clear()
+        return features[0], last[0]
+
     @torch.no_grad()
     def features(self, input_ids_BT: Tensor, attention_BT: Tensor) -> Tensor:
         """Outputs of the chosen layers side by side; [B, T, F], zero at padding.
 
         `no_grad`, not `inference_mode`: a drafter computes gradients with these.
         """
-        self._caught.clear()
-        mask = attention_BT.to(self.device)
-        self._decoder(input_ids=input_ids_BT.to(self.device), attention_mask=mask, use_cache=False)
-        features_BTF = torch.cat([self._caught[i] for i in self._layer_ids], dim=-1)
-        self._caught.clear()
+        mask, ids = attention_BT.to(self.device), input_ids_BT.to(self.device)
+        with self._turn:
+            self._caught.clear()
+            self._decoder(input_ids=ids, attention_mask=mask, use_cache=False)
+            features_BTF = torch.cat([self._caught[i] for i in self._layer_ids], dim=-1)
+            self._caught.clear()
         return features_BTF * mask[:, :, None].to(features_BTF.dtype)
 
 
