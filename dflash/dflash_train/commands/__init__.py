@@ -10,5 +10,6 @@ from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
     "export": "dflash_train.commands.export",
+    "prepare": "dflash_train.commands.prepare",
 }
 """Command to module."""
