@@ -32,6 +32,7 @@ NEEDED = [
     "main-process-died", "process-vanished", "log-not-flushed", "log-moved", "log-no-newline",
     "loading", "compile-in-progress", "drafter-idle", "target-idle", "drafter-starved",
     "target-blocked", "gpu-view-lost", "stacks-unavailable", "watch-lost", "exit-hang", "healthy",
+    "collective-wait", "kernel-stuck", "driver-stuck",
     "unknown", "memory-uneven", "throughput-below-baseline", "no-run",
 ]  # fmt: skip
 SYMPTOMS = set(catalogue()) - {"logged"}

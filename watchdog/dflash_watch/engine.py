@@ -5,7 +5,7 @@ The stream of records is the only input, so a recording replayed gives the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -13,6 +13,7 @@ from dflash_watch.board import build_board
 from dflash_watch.census import Census
 from dflash_watch.detectors import run_all
 from dflash_watch.detectors.base import View
+from dflash_watch.detectors.collective_waiting import guilty_pid
 from dflash_watch.diagnosis import Diagnosis, diagnose, settling_look
 from dflash_watch.endings import Judgement
 from dflash_watch.findings import Findings, Line, notable
@@ -49,6 +50,7 @@ SUSPICIOUS = frozenset(
     {
         "process-in-stop", "process-in-disk-wait", "ticker-silent", "wait-cycle", "work-still",
         "progress-overdue", "worker-not-taking", "worker-not-giving", "exit-overdue",
+        "collective-waiting", "device-never-returns", "driver-call-held",
     }
 )  # fmt: skip
 
@@ -232,7 +234,7 @@ class Engine:
             severity=found.severity, since_t=min(since_t, view.now_t),
             is_suspicious=not ended and (bool(names & SUSPICIOUS) or overdue or opens),
             opens=opens, wants_stacks=wants_stacks and not own_word and not (ended and gone),
-            pid=None if gone else view.window.main_pid(),
+            pid=None if gone else _whose_stacks(view, names),
             no_stacks=_no_stacks(view.window, gone=gone, own_word=own_word),
         )  # fmt: skip
         return self._incidents.advance(situation, self._window.samples.newest)
@@ -307,6 +309,12 @@ def _line(found: Diagnosis, since_t: float) -> Line:
     return Line(
         found.failure, found.subject, found.severity, since_t, found.summary, is_failure=True
     )
+
+
+def _whose_stacks(view: View, names: Collection[str]) -> int | None:
+    """The process whose stacks tell most: of ranks that wait for a peer, the peer."""
+    guilty = guilty_pid(view) if "collective-waiting" in names else None
+    return guilty if guilty is not None else view.window.main_pid()
 
 
 def _no_stacks(window: Window, *, gone: bool, own_word: bool) -> str | None:

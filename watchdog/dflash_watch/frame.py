@@ -63,6 +63,10 @@ class ProcessSample(Part, frozen=True, kw_only=True):
     num_threads: int | None = None
     num_fds: int | None = None
     tracer_pid: int = 0
+    anon_bytes: int | None = None
+    """Of `rss_bytes` what is the process's own: without files that it has mapped."""
+    rank: int | None = None
+    """Global rank, where a launcher put one into its environment."""
     exit_code: int | None = None
     """Of a zombie, where readable."""
 

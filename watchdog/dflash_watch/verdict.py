@@ -35,6 +35,10 @@ ASLEEP_WITHIN_S, SLEEP_LIMIT_S = 3.0, 600.0
 LEFT_OUT_S = 1.0
 """Least part of a silence left out that is worth words."""
 QUIET_LEAST_S, QUIET_LIMITS = 600.0, 10.0
+NEVER_RETURN = (
+    "gil-owner-fixed", "collective-waiting", "device-never-returns", "driver-call-held",
+)  # fmt: skip
+"""Past the limit these prove a stall, whatever burns CPU: who waits for a GPU often spins."""
 PHASE_FAILURES = {
     "loading": "loading", "tuning": "compile-in-progress", "compiling": "compile-in-progress",
     "warm-up": "compile-in-progress", "evaluating": "eval-in-progress",
@@ -198,9 +202,10 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
     silence = f"no step for {_shown_age(view)} (limit {duration(view.limit.seconds)}"
     silence += f": {view.limit.why}{_counted(view)})"
     since_t = now_t - age_s
-    owner = named.get("gil-owner-fixed")
-    if owner is not None:
-        return _unexplained(Verdict.STALLED, since_t, silence, owner.summary)
+    for name in NEVER_RETURN:
+        held = named.get(name)
+        if held is not None and held.starts:
+            return _unexplained(Verdict.STALLED, since_t, silence, held.summary)
     if view.progress.work.moves:
         return _working_silently(view, since_t, silence)
     if view.progress.work.moves is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from dflash_watch.agent import proc
 from dflash_watch.agent.look import MANY_THREADS_EVERY_S
-from dflash_watch.agent.probes.processes import ProcessReader
+from dflash_watch.agent.probes.processes import ProcessReader, read_rank
 from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader
 from watch.agent.driving import state_of, wait_for
 
@@ -202,3 +202,25 @@ def test_a_thousand_threads_have_a_slower_pace_in_the_agent(agent, program):
     assert between["processes"][0]["num_threads"] == 1001
     again = watch.frame(lambda frame: "threads" in frame)
     assert again["boot_s"] - first["boot_s"] > MANY_THREADS_EVERY_S - 0.2
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank"),
+    [
+        ({"RANK": "3", "LOCAL_RANK": "1"}, 3),
+        ({"SLURM_PROCID": "5"}, 5),
+        ({"RANK": "0", "SLURM_PROCID": "5"}, 0),
+        ({"RANK": "gold"}, None),
+        ({}, None),
+    ],
+)
+def test_a_process_of_a_launcher_is_known_by_its_rank_and_nothing_else_of_its_environment(
+    tmp_path, variables, rank
+):
+    folder = tmp_path / "7"
+    folder.mkdir()
+    entries = {"HF_TOKEN": "secret", **variables}
+    (folder / "environ").write_bytes(
+        b"".join(f"{name}={value}\0".encode() for name, value in entries.items())
+    )
+    assert read_rank(str(tmp_path), 7) == rank

@@ -13,6 +13,8 @@ from dflash_watch.agent.mask import command_text
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 YOUNG_S = 3.0
+RANK_NAMES = (b"RANK", b"SLURM_PROCID", b"OMPI_COMM_WORLD_RANK", b"PMI_RANK")
+"""torchrun's, then those of other launchers."""
 
 
 class ProcessFacts:
@@ -25,6 +27,7 @@ class ProcessFacts:
         self.exe = proc.read_link(f"{root}/{stat.pid}/exe")
         self.is_python = proc.is_python(self.exe, stat.comm, argv)
         self.cmd = command_text(argv) if argv else f"[{stat.comm}]"
+        self.rank = read_rank(root, stat.pid) if self.is_python else None
 
 
 class ProcessReader:
@@ -75,6 +78,7 @@ class ProcessReader:
             "cpu_ticks": stat.cpu_ticks,
             "rss_bytes": stat.rss_pages * PAGE_BYTES,
             "num_threads": stat.num_threads,
+            "rank": facts.rank,
             "exit_code": stat.exit_code if stat.state in "ZX" else None,
         }
         sample.update(parse_status(proc.read_text(base + "status", 8192) or ""))
@@ -86,12 +90,30 @@ class ProcessReader:
         return {key: value for key, value in sample.items() if value is not None or key == "age_s"}
 
 
+def read_rank(root: str, pid: int) -> Optional[int]:
+    """Its global rank, from the variables that launchers set; None when there is none.
+
+    Only this number is kept: the environment itself never leaves the machine.
+    """
+    environment = proc.read_bytes(f"{root}/{pid}/environ", 1 << 20) or b""
+    values = {}
+    for entry in environment.split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name in RANK_NAMES and value.isdigit() and len(value) < 9:
+            values[name] = int(value)
+    return next((values[name] for name in RANK_NAMES if name in values), None)
+
+
 def parse_status(text: str) -> Dict[str, Any]:
-    """Tracer and context switches of `/proc/PID/status` (those of the main thread)."""
+    """Tracer, own memory and context switches (those of the main thread) of `/proc/PID/status`."""
     values: Dict[str, Any] = {}
     for line in text.splitlines():
         if line.startswith("TracerPid:"):
             values["tracer_pid"] = int(line[10:])
+        elif line.startswith("RssAnon:"):
+            words = line.split()
+            if len(words) > 1 and words[1].isdigit():
+                values["anon_bytes"] = int(words[1]) * 1024
         elif line.startswith("voluntary_ctxt_switches:"):
             values["voluntary_switches"] = int(line[24:])
         elif line.startswith("nonvoluntary_ctxt_switches:"):
