@@ -21,10 +21,19 @@ from dflash_train.loss import position_weights
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Tokens, and from where on the loss counts (the response)."""
+    """Tokens, and where the loss counts."""
 
     tokens: tuple[int, ...]
     prompt_length: int
+    """Tokens before the first that counts."""
+    supervised: tuple[bool, ...] | None = None
+    """One a token where there are gaps; None: all from `prompt_length` on."""
+
+    def mask(self) -> tuple[bool, ...]:
+        """True where the loss counts, one a token."""
+        if self.supervised is not None:
+            return self.supervised
+        return (False,) * self.prompt_length + (True,) * (len(self.tokens) - self.prompt_length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +63,18 @@ class BatchSource:
     Args:
         documents: what is learned from.
         config: buckets, rows, anchors, block size, seed.
+        lengths: tokens of each document, where they are known without reading it.
     """
 
-    def __init__(self, documents: Sequence[Document], config: Config) -> None:
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        config: Config,
+        lengths: Sequence[int] | None = None,
+    ) -> None:
         self._documents = documents
         self._config = config
-        self._lengths = [len(document.tokens) for document in documents]
+        self._lengths = lengths or [len(document.tokens) for document in documents]
         self._weights_K = position_weights(config.drafter.block_size, config.decay)
         self._window_rows = config.data.rows * config.batches_per_step
         self._windows = lru_cache(maxsize=2)(self._plan)
@@ -83,8 +98,9 @@ class BatchSource:
 
     def largest(self) -> Batch:
         """A batch of the longest bucket, for warming up; its number is none of the run's."""
-        longest = sorted(self._documents, key=lambda document: -len(document.tokens))
-        return self._collate(-1, longest[: self._config.data.rows], self._config.data.buckets[-1])
+        order = sorted(range(len(self._lengths)), key=lambda place: -self._lengths[place])
+        longest = [self._documents[place] for place in order[: self._config.data.rows]]
+        return self._collate(-1, longest, self._config.data.buckets[-1])
 
     def _collate(self, index: int, documents: Sequence[Document], bucket: int) -> Batch:
         input_ids = torch.zeros(len(documents), bucket, dtype=torch.long)
@@ -94,7 +110,7 @@ class BatchSource:
             length = len(document.tokens)
             input_ids[row, :length] = torch.tensor(document.tokens)
             attention[row, :length] = 1
-            supervised[row, document.prompt_length : length] = True
+            supervised[row, :length] = torch.tensor(document.mask())
         stream = streams.generator(self._config.seed, "anchors", index)
         anchors, valid = sample_anchors(supervised, self._config.loss.num_anchors, stream)
         size = self._config.drafter.block_size

@@ -124,5 +124,5 @@ def _pretrain_batch(documents: list[Document]) -> tuple[torch.Tensor, torch.Tens
     for row, document in enumerate(documents):
         tokens = torch.tensor(document.tokens)
         ids[row, : len(tokens)] = tokens
-        labels[row, document.prompt_length : len(tokens)] = tokens[document.prompt_length :]
+        labels[row, : len(tokens)] = tokens.where(torch.tensor(document.mask()), -1)
     return ids, labels

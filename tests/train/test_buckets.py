@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dflash_train.buckets import bucket_of, plan_epoch
-from dflash_train.data import BatchSource
+from dflash_train.data import BatchSource, Document
 from dflash_train.errors import UsageError
 from dflash_train.materials import make_untaught
 from dflash_train.settings import parse_overrides

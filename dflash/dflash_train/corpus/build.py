@@ -27,6 +27,7 @@ from dflash_train.corpus import lengths as length_tables
 from dflash_train.corpus import shards
 from dflash_train.corpus.chat import Form
 from dflash_train.corpus.encode import EncodeOptions, Encoder, Part, encoder, tokenizer_hash
+from dflash_train.corpus.header import HEADER_NAME, SCHEMA
 from dflash_train.corpus.inputs import Input, chunks_of, survey
 from dflash_train.errors import DflashError, UsageError
 
@@ -111,7 +112,7 @@ def _made_of(
         "tokenizer": {
             "path": request.options.tokenizer,
             "sha256": tokenizer_hash(tokenizer),
-            "vocab_size": len(tokenizer),
+            "vocab_size": max(tokenizer.get_vocab().values()) + 1,
             "pad_token_id": tokenizer.pad_token_id,
             "bos_token_id": tokenizer.bos_token_id,
             "stop_token_ids": sorted(first.stop_ids),
@@ -158,11 +159,11 @@ def _begin(out: Path, key: str, made_of: Mapping[str, Any]) -> None:
     Raises:
         UsageError: something else is there.
     """
-    file = out / shards.HEADER_NAME
+    file = out / HEADER_NAME
     if not file.exists():
         if any(one for one in out.iterdir() if one.suffix != ".part"):
             raise UsageError(f"--out {out}: not empty", hint="give an empty or a new folder")
-        head = {"schema": shards.SCHEMA, "state": "building", "key": key, "made_of": made_of}
+        head = {"schema": SCHEMA, "state": "building", "key": key, "made_of": made_of}
         shards.write_whole(file, shards.as_json(head))
         return
     try:
@@ -317,7 +318,7 @@ def _whole_header(
         raise _nothing_left(request, counts)
     buckets = length_tables.choose_buckets(sizes)
     return {
-        "schema": shards.SCHEMA,
+        "schema": SCHEMA,
         "state": "whole",
         "key": key,
         "made_of": made_of,

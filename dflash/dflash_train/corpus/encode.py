@@ -169,7 +169,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # the Rust side raises Exception itself
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise UsageError(
             f"--tokenizer {path}: no tokenizer can be read there: {lines[0]}",

@@ -18,14 +18,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from datasets import Dataset, Features, List, Value, load_from_disk
 
+from dflash_train.corpus.header import HEADER_NAME, read_header
 from dflash_train.errors import UsageError
 
-HEADER_NAME, SCHEMA = "corpus.json", 1
 FEATURES = Features(
     {
         "input_ids": List(Value("int32")),
@@ -41,7 +42,7 @@ class Corpus:
     """A whole directory of shards, opened."""
 
     path: Path
-    header: Mapping[str, object]
+    header: Mapping[str, Any]
     table: Dataset
     lengths: Sequence[int]
     """Tokens of each document."""
@@ -104,31 +105,6 @@ def finish(folder: Path, header: Mapping[str, object], parts: Sequence[str]) -> 
     write_whole(folder / HEADER_NAME, as_json(header))
 
 
-def read_header(folder: Path) -> dict[str, object]:
-    """The header of a finished directory.
-
-    Raises:
-        UsageError: none there, not finished, or not readable.
-    """
-    file = folder / HEADER_NAME
-    try:
-        header = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(
-            f"--data {folder}: no {HEADER_NAME} there, expected a folder that prepare wrote",
-            hint=f"dflash-train prepare --tokenizer PATH --data FILE --out {folder}",
-        ) from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--data {file}: cannot be read: {error}", hint="prepare anew") from None
-    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        raise UsageError(f"--data {file}: not a header of schema {SCHEMA}", hint="prepare anew")
-    if header.get("state") != "whole":
-        raise UsageError(
-            f"--data {folder}: preparing was not finished", hint="run the same prepare again"
-        )
-    return header
-
-
 def open_corpus(folder: Path, on_bytes: Callable[[int], None] = lambda _: None) -> Corpus:
     """A finished directory whose every part is as it was written.
 
@@ -140,7 +116,7 @@ def open_corpus(folder: Path, on_bytes: Callable[[int], None] = lambda _: None) 
         UsageError: a part is missing, cut short or changed; or see `read_header`.
     """
     header = read_header(folder)
-    for entry in header["parts"]:  # type: ignore[attr-defined]  # JSON of our own schema
+    for entry in header["parts"]:
         _check_part(folder / entry["file"], entry, on_bytes)
     try:
         table = load_from_disk(str(folder)).with_format("numpy")
