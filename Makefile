@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := runs/demo-$(shell date +%H%M%S)
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit e2e bench fuzz install system-packages clean
+.PHONY: help demo test lint unit e2e parity bench fuzz install system-packages clean
 
 help:
 	@sed -n '1,2s/^# //p' Makefile
@@ -57,6 +57,11 @@ unit: install
 e2e: install
 	@echo "== tests on a real sshd, a real LXC container and real faults, three at a time as they mostly wait (skipped with a reason where they cannot run)"
 	@$(BIN)/python -m pytest -q -n 3 tests/e2e
+
+# CI=1: that speculators cannot be had is a failure, not a reason to skip
+parity: install
+	@echo "== speculators 0.9.0, in .venv-parity, reads, computes and writes as we do"
+	@CI=1 $(BIN)/python -m pytest -q tests/parity
 
 test: lint unit e2e
 

@@ -132,9 +132,7 @@ def test_a_drafter_goes_from_one_layout_to_the_other_and_back_unchanged(run_dir,
 @pytest.mark.parametrize(
     ("item", "edit"),
     [
-        ("rope_theta", lambda c: layers_of(c).pop("rope_theta")),
         ("rope_theta", lambda c: layers_of(c).update(rope_theta=1e4)),
-        ("rope_parameters", lambda c: layers_of(c).pop("rope_parameters")),
         ("config.json", lambda c: layers_of(c).update(partial_rotary_factor=0.25)),
         ("partial or multi-axis RoPE", lambda c: layers_of(c).update(mrope_section=[2, 3, 3])),
         ("model_type", lambda c: layers_of(c).update(model_type="qwen3_5_text")),
@@ -149,6 +147,20 @@ def test_a_field_that_engines_read_otherwise_is_named(exported, item, edit):
     change(exported, edit)
     assert item in bad_items(exported)
     assert main(["export", "--check", str(exported)]) == 1
+
+
+def test_a_base_in_the_new_place_only_does_not_reach_sglang(run_dir, tmp_path):
+    for layout in ("zlab", "speculators"):
+        export(run_dir, tmp_path / layout, layout)
+        change(tmp_path / layout, lambda c: layers_of(c).pop("rope_theta"))
+    assert bad_items(tmp_path / "zlab") == ["rope_theta"]
+    assert bad_items(tmp_path / "speculators") == []
+
+
+def test_an_older_folder_with_the_base_in_the_old_place_only_loads(exported):
+    change(exported, lambda c: layers_of(c).pop("rope_parameters"))
+    assert bad_items(exported) == []
+    assert read_published(exported).geometry.rope_theta == 1e7
 
 
 def test_block_sizes_that_differ_are_named(run_dir, tmp_path):

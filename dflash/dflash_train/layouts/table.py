@@ -59,7 +59,7 @@ def table_of(folder: Path, target: TargetFacts | None) -> list[Row]:
         geometry = geometry_of(config, CONFIG_NAME)
     except CheckpointError as error:
         return [Row(item="config.json", observed="refused", state="bad", reading=str(error))]
-    rows = [*_fields(config, geometry), *_rope(layers_section(config))]
+    rows = [*_fields(config, geometry), *_rope(config)]
     known = target or _named_target(config)
     rows += [*_layer_ids(config, geometry, shapes), *_against_target(geometry, known)]
     if layout_of(config) == "speculators":
@@ -161,25 +161,31 @@ def _attention(layers: Config, geometry: DraftGeometry) -> Iterator[Row]:
         )
 
 
-def _rope(layers: Config) -> Iterator[Row]:
+def _rope(config: Config) -> Iterator[Row]:
+    layers = layers_section(config)
     new = (layers.get("rope_parameters") or {}).get("rope_theta")
     old = layers.get("rope_theta")
-    yield _row(
-        "rope_parameters",
-        new,
-        is_ok=new is not None,
-        reading="transformers 5 and vLLM turn whole heads with this base",
-        else_="missing: transformers 5 reads rope_theta instead; write both",
+    yield Row(
+        item="rope_parameters",
+        observed=str(new),
+        state="note" if new is None else "ok",
+        reading="transformers 5 and vLLM take rope_theta instead"
+        if new is None
+        else "transformers 5 and vLLM turn whole heads with this base",
     )
-    yield _row(
-        "rope_theta",
-        old,
-        is_ok=old is not None and (new is None or float(new) == float(old)),
-        reading="SGLang and older stacks turn whole heads with this base",
-        else_="missing: older stacks take their own default"
-        if old is None
-        else f"differs from rope_parameters ({new}): engines disagree",
-    )
+    if old is None and layout_of(config) == "speculators":
+        reading = "only vLLM reads this layout, and it reads rope_parameters"
+        yield Row(item="rope_theta", observed="None", state="note", reading=reading)
+    else:
+        yield _row(
+            "rope_theta",
+            old,
+            is_ok=old is not None and (new is None or float(new) == float(old)),
+            reading="SGLang and older stacks turn whole heads with this base",
+            else_="missing: SGLang and older stacks take their own default"
+            if old is None
+            else f"differs from rope_parameters ({new}): engines disagree",
+        )
     stray = [key for key in ("partial_rotary_factor", "mrope_section") if _mentions(layers, key)]
     yield _row(
         "partial or multi-axis RoPE",
