@@ -63,13 +63,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("words", nargs="*", metavar="resume | section.key=value", help="command, then settings")
-    add("--preset", metavar="NAME", help="settings to start from: tiny (CPU, no downloads)")
+    add(
+        "--preset",
+        metavar="NAME",
+        help="settings to start from: tiny (CPU, no downloads), dflash (default with --target)",
+    )
     add("--config", type=Path, metavar="FILE", help="TOML with sections of settings")
     add("--run-dir", type=Path, metavar="DIR", help="where the run writes everything")
-    add("--target", metavar="PATH_OR_ID", help="the frozen model")
+    add("--target", metavar="PATH_OR_ID", help="the frozen model: a folder or a hub id")
     add("--data", metavar="FILE", help="chats or text to learn from")
-    add("--target-devices", metavar="LIST", help="one replica each, e.g. cpu,cpu")
-    add("--drafter-devices", metavar="LIST", help="one replica each, e.g. cpu,cpu")
+    add("--target-devices", metavar="LIST", help="one replica each, e.g. cpu,cpu or cuda:0-4")
+    add("--drafter-devices", metavar="LIST", help="one replica each, e.g. cuda:5-7")
     add("--launch", choices=LAUNCHES, default="auto", help="one process with threads, or many")
     add("--watch", action=argparse.BooleanOptionalAction, default=True, help="watchdog beside it")
     add("--version", action=_Version, nargs=0, help="print the version and end")
@@ -121,13 +125,18 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
     _refuse_without_packages()
     if given.run_dir is None:
         raise UsageError("--run-dir: missing", hint="e.g. --run-dir runs/demo")
-    overrides = [*_device_settings(given), *overrides]
+    overrides = [*settings_of_options(given), *overrides]
     if is_resume:
         config = _resumed_config(given, overrides)
-    elif given.preset is None and given.config is None:
+    elif given.preset is None and given.config is None and given.target is None:
         raise UsageError("nothing to train", hint="give --preset tiny or --config FILE")
     else:
-        config = resolve(given.preset or "tiny", given.config, overrides)
+        preset = given.preset or ("dflash" if given.target else "tiny")
+        config = resolve(preset, given.config, overrides)
+    if config.target.path is not None:
+        from dflash_train.target_facts import settle  # noqa: PLC0415  (loads torch)
+
+        config = settle(config)
     request = RunRequest(
         config=config,
         run_dir=given.run_dir,
@@ -176,12 +185,11 @@ def _refuse_unready(given: argparse.Namespace) -> None:
         raise UsageError(
             "--launch processes: not in this version", hint="use --launch threads, one process"
         )
-    for name in ("target", "data"):
-        if getattr(given, name) is not None:
-            raise UsageError(
-                f"--{name}: this version trains on its own tiny target and data only",
-                hint="use --preset tiny",
-            )
+    if given.data is not None:
+        raise UsageError(
+            "--data: this version trains on its own made-up documents only",
+            hint="use --preset tiny",
+        )
 
 
 def _refuse_without_packages() -> None:
@@ -194,9 +202,21 @@ def _refuse_without_packages() -> None:
         )
 
 
-def _device_settings(given: argparse.Namespace) -> list[str]:
-    pairs = (("target", given.target_devices), ("drafter", given.drafter_devices))
-    return [f"{section}.devices={devices}" for section, devices in pairs if devices is not None]
+def settings_of_options(given: argparse.Namespace) -> list[str]:
+    """What --target and the devices set, as settings.
+
+    Raises:
+        UsageError: a list of devices that cannot be read.
+    """
+    from dflash_train.device_names import expand  # noqa: PLC0415  (keeps --help fast)
+
+    found = [] if given.target is None else [f"target.path={given.target}"]
+    for section in ("target", "drafter"):
+        text = getattr(given, f"{section}_devices")
+        if text is not None:
+            names = expand(text, f"--{section}-devices")
+            found.append(f"{section}.devices={','.join(names)}")
+    return found
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ DRILLS = ("raise", "lock-cycle", "stop-taking", "stop-giving", "gil-busy", "gil-
 LAYER_TYPES = ("full_attention", "sliding_attention")
 WEIGHTINGS = ("decay", "dpace", "uniform")
 COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,17 @@ class TargetConfig:
     devices: tuple[str, ...] = ("cpu", "cpu")
     """One replica, and one worker, each."""
     layer_ids: tuple[int, ...] = (0, 1, 2)
-    """Layers whose output is a feature: layer i gives hidden_states[i + 1]."""
+    """Layers whose output is a feature: layer i gives hidden_states[i + 1]. Empty, with a path:
+    `num_features` of them, spread from the second to the third-last."""
+    num_features: int = 5
+    dtype: str = "auto"
+    """Of the target's weights: float32 where a replica is on the CPU, else the checkpoint's own."""
+    allow_slow_kernels: bool = False
+    """On a GPU: go on although linear attention runs the reference, about ten times slower."""
+    fingerprint: str | None = None
+    """Of configuration and weights; found when the run begins, compared when it is resumed."""
+    special_ids: tuple[int, ...] = (0, 1, 2)
+    """Pad, start and end of text: none may be the mask token. Read from a target with a path."""
     hidden_size: int = 64
     num_layers: int = 4
     num_heads: int = 4
@@ -50,6 +61,7 @@ class DrafterConfig:
     num_kv_heads: int = 2
     head_dim: int = 16
     intermediate_size: int = 128
+    """0: the target's."""
     block_size: int = 8
     """Positions of a block, anchor included; one less is drafted in a pass."""
     layer_types: tuple[str, ...] = ("sliding_attention", "full_attention")
@@ -57,7 +69,8 @@ class DrafterConfig:
     sliding_window: int = 64
     """Positions a sliding layer sees, its own included, as serving engines count them."""
     mask_token_id: int = 3
-    """Stands at the drafted positions; neither pad nor end of text."""
+    """Stands at the drafted positions; neither pad nor end of text. -1: the target's own mask
+    token, one that published drafters use, or the first row of the embedding no token uses."""
     rope_theta: float = 1e7
     rms_norm_eps: float = 1e-6
     initializer_range: float = 0.02
@@ -233,16 +246,24 @@ def _value(config: Config, key: str) -> object:
 
 def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
     layers = range(c.target.num_layers)
-    reserved = range(min(3, c.data.vocab_size))
+    is_settled = c.target.path is None or c.target.fingerprint is not None
+    special = ", ".join(map(str, c.target.special_ids))
     longest = c.data.buckets[-1] if c.data.buckets else 0
     return (
         ("target.devices", bool(c.target.devices), "at least one device"),
         ("drafter.devices", bool(c.drafter.devices), "at least one device"),
         (
             "target.layer_ids",
-            bool(c.target.layer_ids) and all(i in layers for i in c.target.layer_ids),
-            f"layers of the target, 0 to {c.target.num_layers - 1}",
+            not is_settled
+            or (
+                bool(c.target.layer_ids)
+                and list(c.target.layer_ids) == sorted(set(c.target.layer_ids))
+                and all(i in layers for i in c.target.layer_ids)
+            ),
+            f"layers of the target in rising order, 0 to {c.target.num_layers - 1}",
         ),
+        ("target.num_features", c.target.num_features >= 1, "1 or more"),
+        ("target.dtype", c.target.dtype in DTYPES, f"one of {', '.join(DTYPES)}"),
         ("drafter.block_size", c.drafter.block_size >= 2, "2 or more"),
         (
             "drafter.layer_types",
@@ -258,9 +279,17 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
         ),
         (
             "drafter.mask_token_id",
-            c.drafter.mask_token_id not in reserved
-            and 0 <= c.drafter.mask_token_id < c.data.vocab_size,
-            "a token of the vocabulary that is not pad (0), start (1) or end (2)",
+            not is_settled
+            or (
+                c.drafter.mask_token_id not in c.target.special_ids
+                and 0 <= c.drafter.mask_token_id < c.data.vocab_size
+            ),
+            f"a token below {c.data.vocab_size} that is not pad, start or end ({special})",
+        ),
+        (
+            "drafter.intermediate_size",
+            c.drafter.intermediate_size >= 1 or not is_settled,
+            "1 or more",
         ),
         (
             "data.buckets",

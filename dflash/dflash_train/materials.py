@@ -10,14 +10,15 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_model, save_model
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import Qwen3_5ForCausalLM
 
 from dflash_train import streams, tiny
 from dflash_train.config import Config
-from dflash_train.data import BatchSource
+from dflash_train.data import BatchSource, Document
 from dflash_train.drafter import Drafter, qwen3_config
 from dflash_train.gated_delta import bound_kernels
+from dflash_train.target_model import decoder_of, embedding_of, head_of, load_target
 
 logger = logging.getLogger(__name__)
 
@@ -29,17 +30,41 @@ class Materials:
     """Shared by all workers, changed by none."""
 
     source: BatchSource
-    target: Qwen3_5ForCausalLM
+    target: nn.Module
+    """A transformers language model, on the CPU, frozen."""
+
+    @property
+    def decoder(self) -> nn.Module:
+        """Inner decoder of the target: no lm_head."""
+        return decoder_of(self.target)
 
     @property
     def embedding_VD(self) -> Tensor:
         """Token embedding of the target, frozen."""
-        return self.target.model.embed_tokens.weight.detach()
+        return embedding_of(self.target)
 
     @property
     def head_VD(self) -> Tensor:
         """lm_head of the target, frozen."""
-        return self.target.lm_head.weight.detach()
+        return head_of(self.target)
+
+
+def make_materials(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> Materials:
+    """What `config` names: a target with a path is loaded, any other made by `make_tiny`.
+
+    Raises:
+        UsageError: the target cannot be loaded.
+    """
+    if config.target.path is None:
+        return make_tiny(config, run_dir, on_step)
+    source = BatchSource(_documents(config), config)
+    model = load_target(config.target)
+    logger.info(
+        "target: %s, %d layers, features of %s, fingerprint %s",
+        *(config.target.path, config.target.num_layers),
+        *(",".join(map(str, config.target.layer_ids)), config.target.fingerprint),
+    )
+    return Materials(source=source, target=model)
 
 
 def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> Materials:
@@ -53,9 +78,7 @@ def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> 
         run_dir: where the target is kept.
         on_step: called after each teaching step; may raise to stop.
     """
-    documents = tiny.make_documents(config)
-    lengths = [len(document.tokens) for document in documents]
-    logger.info("data: %d documents, %d to %d tokens", len(lengths), min(lengths), max(lengths))
+    documents = _documents(config)
     model = tiny.build_target(config)
     for name, bound in bound_kernels(model).items():
         logger.info("target kernel %s: %s", name, bound)
@@ -65,6 +88,13 @@ def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> 
         _keep_target(model, kept)
     model.requires_grad_(requires_grad=False)
     return Materials(source=BatchSource(documents, config), target=model)
+
+
+def _documents(config: Config) -> list[Document]:
+    documents = tiny.make_documents(config)
+    lengths = [len(document.tokens) for document in documents]
+    logger.info("data: %d documents, %d to %d tokens", len(lengths), min(lengths), max(lengths))
+    return documents
 
 
 def _read_target(model: Qwen3_5ForCausalLM, kept: Path) -> bool:

@@ -18,6 +18,25 @@ from dflash_train.errors import UsageError
 
 PRESETS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
     "tiny": {},  # the defaults are the tiny run; kept as a name so that scripts can say so
+    "dflash": {  # the published recipe, for a target with a path
+        "target": {"layer_ids": (), "num_features": 5},
+        "drafter": {
+            "num_layers": 5,
+            "num_heads": 32,
+            "num_kv_heads": 8,
+            "head_dim": 128,
+            "intermediate_size": 0,
+            "block_size": 16,
+            "layer_types": ("full_attention",) * 5,
+            "sliding_window": 2048,
+            "mask_token_id": -1,
+        },
+        "data": {"rows": 4, "buckets": (512, 1024, 2048, 3072)},
+        "optim": {"lr": 6e-4},
+        "loss": {"num_anchors": 512, "decay": 7.0},
+        "checkpoint": {"every_steps": 500},
+        "report": {"every_steps": 20},
+    },
 }
 
 

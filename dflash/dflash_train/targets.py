@@ -16,27 +16,29 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from dflash_train.errors import DflashError
+from dflash_train.target_model import layers_of
 
 
 class FeatureTarget:
     """One replica of the target on one device.
 
     Args:
-        decoder: inner decoder of a transformers model, with `.layers`; no lm_head. Copied.
+        decoder: inner decoder of a transformers model, no lm_head. Hooks go on a copy of it;
+            weights that are on `device` already are shared.
         layer_ids: layers whose *outputs* are taken: hidden_states[id + 1].
         device: where this replica lives.
     """
 
     def __init__(self, decoder: nn.Module, layer_ids: tuple[int, ...], device: str) -> None:
-        copied: Any = copy.deepcopy(decoder)  # its class, and so its attributes, vary by family
-        self._decoder = copied.to(device)
+        self._decoder = _copy_to(decoder, device)
         self._decoder.eval().requires_grad_(requires_grad=False)
+        layers = layers_of(self._decoder)
         self._layer_ids, self.device = layer_ids, device
         self._caught: dict[int, Tensor] = {}
         self._turn = threading.Lock()
         """An evaluation uses the replica between two batches of its worker."""
         for index in layer_ids:
-            self._decoder.layers[index].register_forward_hook(self._catcher(index))
+            layers[index].register_forward_hook(self._catcher(index))
 
     def _catcher(self, index: int) -> Callable[[nn.Module, object, object], None]:
         def catch(_module: nn.Module, _args: object, output: object) -> None:
@@ -86,6 +88,16 @@ class FeatureTarget:
             features_BTF = torch.cat([self._caught[i] for i in self._layer_ids], dim=-1)
             self._caught.clear()
         return features_BTF * mask[:, :, None].to(features_BTF.dtype)
+
+
+def _copy_to(decoder: nn.Module, device: str) -> nn.Module:
+    """The same modules around weights on `device`; no second copy on the way there."""
+    memo: dict[int, Any] = {}
+    for tensor in (*decoder.parameters(), *decoder.buffers()):
+        moved = tensor.detach().to(device)
+        is_weight = isinstance(tensor, nn.Parameter)
+        memo[id(tensor)] = nn.Parameter(moved, requires_grad=False) if is_weight else moved
+    return copy.deepcopy(decoder, memo)
 
 
 def check_features(features_BTF: Tensor, attention_BT: Tensor) -> None:

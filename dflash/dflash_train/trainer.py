@@ -15,7 +15,7 @@ from dflash_train import access, checkpoint, kernels
 from dflash_train.config import Config
 from dflash_train.devices import check_devices
 from dflash_train.errors import DflashError
-from dflash_train.materials import Materials, make_tiny, make_untaught
+from dflash_train.materials import Materials, make_materials, make_untaught
 from dflash_train.pipeline import ThreadPipeline, build_line
 from dflash_train.report import Reporter
 from dflash_train.stop import StopRequest
@@ -110,7 +110,7 @@ class Training:
                 raise _StopWhileLoadingError("stopped while loading")
 
         try:
-            return make_tiny(self._config, self._run_dir, on_step)
+            return make_materials(self._config, self._run_dir, on_step)
         except _StopWhileLoadingError:
             self._save_untouched()
             return None

@@ -81,7 +81,7 @@ def run_target(line: Line, worker: Worker, device: str) -> None:
     """Target: takes the next batch, whoever it is for, and gives its features."""
     with line.warm_up.turn(worker), worker.phase("warm-up", budget_s=WARM_UP_BUDGET_S):
         line.drill.before_work(worker, -1)
-        target = FeatureTarget(line.materials.target.model, line.config.target.layer_ids, device)
+        target = FeatureTarget(line.materials.decoder, line.config.target.layer_ids, device)
         largest = line.materials.source.largest()
         features = target.features(largest.input_ids_BT, largest.attention_BT)
         check_features(features, largest.attention_BT)

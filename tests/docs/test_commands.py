@@ -7,9 +7,9 @@ import tomllib
 
 import pytest
 from commands_in_docs import PAGES, ROOT, RUNBOOKS, Given, given
-from dflash_train.cli import build_parser
+from dflash_train.cli import build_parser, settings_of_options
 from dflash_train.commands import COMMANDS
-from dflash_train.settings import parse_overrides, resolve
+from dflash_train.settings import resolve
 from dflash_watch.cli import PARSERS
 from dflash_watch.commands.arguments import split_command
 from dflash_watch.commands.request import build_request
@@ -30,7 +30,8 @@ def parse_train(words: list[str]) -> None:
         return
     read = build_parser().parse_intermixed_args(words)
     settings = read.words[1:] if read.words[:1] == ["resume"] else read.words
-    parse_overrides(resolve(read.preset or "tiny", None, []), settings).check()
+    said = [*settings_of_options(read), *settings]
+    resolve(read.preset or ("dflash" if read.target else "tiny"), None, said)
 
 
 def parse_make(words: list[str]) -> None:

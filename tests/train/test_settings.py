@@ -53,7 +53,7 @@ def test_a_configuration_survives_json():
         (["optim.steps"], "expected section.key=value"),
         (["data.buckets=96,64"], "data.buckets: got (96, 64), expected lengths"),
         (["data.min_length=9"], "data.min_length: got 9, expected a block and a prompt (24)"),
-        (["drafter.mask_token_id=0"], "expected a token of the vocabulary that is not pad"),
+        (["drafter.mask_token_id=0"], "expected a token below 128 that is not pad"),
         (["target.layer_ids=0,9"], "target.layer_ids: got (0, 9), expected layers of the target"),
         (["pipeline.queue_capacity=1"], "expected one batch for each of the 2 drafters"),
         (["drafter.layer_types=full_attention"], "expected 2 of full_attention"),
