@@ -33,7 +33,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
         },
         "data": {"rows": 4, "buckets": (512, 1024, 2048, 3072)},
         "optim": {"lr": 6e-4},
-        "loss": {"num_anchors": 512, "decay": 7.0},
+        "loss": {"num_anchors": 512},
         "checkpoint": {"every_steps": 500},
         "report": {"every_steps": 20},
     },
