@@ -72,3 +72,18 @@ def test_only_the_response_is_supervised(small):
 def test_documents_depend_on_the_seed_alone(small):
     assert make_documents(small) == make_documents(small)
     assert make_documents(small) != make_documents(parse_overrides(small, ["seed=1"]))
+
+
+def test_where_a_mask_has_gaps_the_loss_falls_on_what_it_names(small):
+    mask = tuple(10 <= place < 20 or place >= 30 for place in range(40))
+    tokens = tuple(range(5, 45))
+    documents = [Document(tokens, 10, mask)] * 8 + [Document(tokens, 10)] * 8
+    batch = BatchSource(documents, parse_overrides(small, ["data.rows=16"]), [40] * 16).largest()
+    blocks, steps = (
+        batch.rows_R // small.drafter.block_size,
+        batch.rows_R % small.drafter.block_size,
+    )
+    places = batch.anchors_BA.flatten()[blocks] + steps
+    is_gapped = blocks < 8 * small.loss.num_anchors
+    assert all(mask[place] for place in places[is_gapped].tolist())
+    assert not all(mask[place] for place in places[~is_gapped].tolist())

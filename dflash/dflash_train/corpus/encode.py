@@ -174,7 +174,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         raise UsageError(
             f"--tokenizer {path}: no tokenizer can be read there: {lines[0]}",
             hint="give a folder with tokenizer.json, or an id of the hub",
-        ) from None
+        ) from error
     if not tokenizer.is_fast:
         raise UsageError(
             f"--tokenizer {path}: a slow tokenizer, expected one with offsets (tokenizer.json)"
