@@ -49,7 +49,10 @@ class StepSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="step"):
     step: int | None = None
     """The same as a step number; None when the line counts epochs or something unnamed."""
     total: int | None = None
+    epoch: float | None = None
     tokens_per_s: float | None = None
+    steps_per_s: float | None = None
+    """As a bar says it; its steps may be batches."""
     loss: float | None = None
     fmt: str = "learned"
     """`bar` (tqdm and its kind), `dict` (HF Trainer), `words` (`step 100`, `iter 7`), `learned`."""

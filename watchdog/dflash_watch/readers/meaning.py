@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dflash_watch.readers import facts, numbers, words
+from dflash_watch.readers import bars, facts, numbers, words
 from dflash_watch.readers.counters import Counters, Learner, Repeats, is_milestone
 from dflash_watch.readers.signatures import Matcher
 from dflash_watch.readers.tracebacks import Told, Tracebacks
@@ -58,7 +58,7 @@ class Meaning:
         """Steps of a line or of a bar's state."""
         out: list[facts.LogFact] = []
         for part in numbers.split_ranks(text):
-            bar = numbers.parse_bar(part)
+            bar = bars.parse_bar(part)
             if bar is not None:
                 out += self._bar(bar, part, at)
                 continue
@@ -71,14 +71,14 @@ class Meaning:
 
     def bar_state(self, text: str, at: Where) -> list[facts.LogFact]:
         """Of a line still being written: only a bar whose counts are whole."""
-        bar = numbers.parse_bar(text)
+        bar = bars.parse_bar(text)
         return [] if bar is None else self._bar(bar, text, at)
 
     def end_of_piece(self, at: Where) -> list[facts.LogFact]:
         """Tracebacks that are whole although more of them may come."""
         return [fact for told in self._tracebacks.flush() for fact in self._traceback(told, at)]
 
-    def _bar(self, bar: numbers.Bar, text: str, at: Where) -> list[facts.LogFact]:
+    def _bar(self, bar: bars.Bar, text: str, at: Where) -> list[facts.LogFact]:
         if words.is_loading_bar(bar.name):
             return self._loading_bar(bar, text, at)
         series = f"bar:{bar.name}/{bar.total}"
@@ -94,6 +94,7 @@ class Meaning:
             loss=loss,
             fmt="bar",
             series=series,
+            steps_per_s=bar.per_s,
             phase="evaluating" if words.is_evaluation_bar(bar.name) else "training",
             restarted=moved.restarted,
             text=text,
@@ -103,13 +104,13 @@ class Meaning:
             return [step]
         return [step, facts.DoneSeen(how="bar", text=text, **at.fields())]
 
-    def _is_full(self, bar: numbers.Bar, phase: str) -> bool:
+    def _is_full(self, bar: bars.Bar, phase: str) -> bool:
         if bar.total is None or phase != "training" or "epoch" in bar.name.lower():
             return False
         self._largest_bar = max(self._largest_bar, bar.total)
         return bar.n >= bar.total > 1 and bar.total == self._largest_bar
 
-    def _loading_bar(self, bar: numbers.Bar, text: str, at: Where) -> list[facts.LogFact]:
+    def _loading_bar(self, bar: bars.Bar, text: str, at: Where) -> list[facts.LogFact]:
         if self._counters.move(f"loading:{bar.name}/{bar.total}/{self._loading}", bar.n) is None:
             return []
         return [
@@ -137,7 +138,9 @@ class Meaning:
                 loss=reading.loss,
                 fmt=reading.fmt,
                 series=reading.series,
+                epoch=reading.epoch,
                 rank=reading.rank,
+                phase="evaluating" if words.is_evaluation_bar(reading.before) else "training",
                 restarted=moved.restarted,
                 text=text,
                 **at.fields(),

@@ -13,16 +13,6 @@ _NUMBER = r"[-+]?(?:\d[\d,_]{0,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3}
 _RANK = re.compile(r"(?i)(?:^|[\[(<\s])(?:local_)?(?:rank|default)[ _:=]*(\d{1,6})\b")
 _RANK_START = re.compile(r"(?i)(?<=[^\s\[])(?=\[?rank ?\d{1,6}\]?:? +(?:global[_ ])?step\b)")
 
-# `Epoch 0:   6%|##   | 32040/500150 [6:28:43<94:39:17,  1.37it/s, loss=2.6]`, as tqdm and its kin:
-# the counts are found first, then what stands before them.
-_COUNTS = re.compile(
-    r"(?<![\d.,/])(?P<n>\d[\d,]{0,14}(?:\.\d{1,3})?[kKMGT]?)/(?P<total>\d[\d,]{0,14}(?:\.\d{1,3})?[kKMGT]?)"
-    r"(?: [A-Za-z]{1,12})? \[(?P<tail>[\d:?.\-]{1,16}\s?<[^\]]{0,300})?"
-)
-_BEFORE_COUNTS = re.compile(r"\d{1,3}%\s?\|[^|]{0,300}\|\s?$")
-# Without a total: `12it [00:03,  4.0it/s]`.
-_BAR_OPEN = re.compile(r"(?<!\S)(?P<n>\d{1,15})[A-Za-z]{2,10} \[\d{1,3}:\d\d(?::\d\d)?[,\]]")
-
 # Words before a number that counts, the best first.
 _COUNT = r"(\d[\d,]{0,14})(?:\s?(?:/|of)\s{0,8}(\d[\d,]{0,14}))?(?![\d.]*\d)"
 _WORDS = tuple(
@@ -39,23 +29,49 @@ _WORDS = tuple(
         ("batch", r"(?:mini)?batch(?:es)?"),
     )
 )
-# `Epoch [1][100/62598]`, `Epoch: [0][415/1736]`
-_EPOCH_PAIR = re.compile(r"(?i)epoch:?\s?\[(\d+)(?:/\d+)?\]\s?\[\s*(\d+)/(\d+)\]")
+# `Epoch [1][100/62598]`, `Epoch(train)  [1][  50/3000]`, `Train Epoch: 1 [640/60000 (1%)]`,
+# `Train: 12 [  50/1251 (  4%)]`, `epoch 001:    100 / 3000 loss=12.3`
+_EPOCH_PAIRS = (
+    re.compile(
+        r"(?i)epoch(?:\(\w{1,20}\))?:?\s{0,2}\[\s{0,8}(\d{1,9})(?:/\d{1,9})?\]"
+        r"\s{0,4}\[\s{0,8}(\d{1,9})\s?/\s?(\d{1,9})\]"
+    ),
+    re.compile(
+        r"(?i)(?:epoch|train):?\s{0,2}(\d{1,9})\s{0,2}\[\s{0,8}(\d{1,12})/(\d{1,12})\s?\(\s{0,3}\d"
+    ),
+    re.compile(r"(?i)epoch (\d{1,9}):\s{1,12}(\d{1,12}) / (\d{1,12})(?!\S)"),
+)
+# `0/40, SamplesPerSec=83.4` of DeepSpeed's timer: epoch and step.
+_TIMER_PAIR = re.compile(r"(?<!\S)(\d{1,9})/(\d{1,12}), (?:RunningAvg)?SamplesPerSec=")
+# Words before a counter's name that make it a setting or a plan, not progress.
+_SETTING = re.compile(
+    r"(?i)(?:(?<![a-z])(?:max(?:imum)?|min|total|num(?:ber)?|warm-?up|sav\w{1,4}|logg?(?:ing)?|accum\w{0,8}|n"
+    r"|decay|per|every|each|from|until|inference|sampling|diffusion|denoising|optimi[sz]ation|of"
+    r"|anneal\w{0,4}|cycle)[_ .-]{1,3}(?:(?:train(?:ing)?|number of)[_ -])?"
+    r"|(?:resum|restor|load)\w{0,8}\W[^,;|]{0,30})$"
+)
+_EVAL_SETTING = re.compile(r"(?i)(?:eval(?:uation)?|test|val(?:id\w{0,6})?|train)[_ .-]{1,3}$")
+_PLURAL = re.compile(r"(?i)[a-z_ -]{0,12}?(?:steps|iters|iterations|updates|batches|epochs)")
 _EPOCH = re.compile(
-    r"(?i)(?<![a-z])epochs?['\"]?\s{0,4}[:=#(\[]{0,2}\s{0,8}['\"]?"
+    r"(?i)(?<![a-z])epoch(s?)['\"]?\s{0,4}[:=#(\[]{0,2}\s{0,8}['\"]?"
     r"(\d{1,9}(?:\.\d{1,9})?)(?:\s?(?:/|of)\s?(\d{1,9}))?"
 )
 _BRACKET_PAIR = re.compile(r"^[^\[]{0,60}\[\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\]")
 _DICT = re.compile(r"^\s*\{['\"][^}]{0,3000}['\"]?(?:epoch|step)['\"]?")
 
 _FIGURE = rf"['\"]?\s?[:=]?\s{{0,4}}['\"]?({_NUMBER}|[-+]?nan|[-+]?inf(?:inity)?)\b"
-_LOSS = re.compile(rf"(?i)(?<![a-z_])(?:train(?:ing)?[_ /]|total[_ ])?loss{_FIGURE}")
+_LOSS = re.compile(
+    r"(?i)(?<![a-z_])(?<!val )(?<!eval )(?<!valid )(?<!test )(?<!validation )"
+    r"(?:(?:reduced_)?(?:train(?:ing)?|total|lm|avg|mean)[_ /])?loss(?:_step)?(?: train)?"
+    rf"{_FIGURE}"
+)
 _NORM = re.compile(rf"(?i)grad(?:ient)?[_ ]?norm{_FIGURE}")
 _RATE_AFTER = re.compile(
     rf"(?i)({_NUMBER})\s?([kM]?)\s?tok(?:en)?s?(?:/s(?:ec(?:ond)?)?|ps)\b(?!\s?[:=])"
 )
 _RATE_BEFORE = re.compile(
-    r"(?i)tok(?:en)?s?(?:/s(?:ec(?:ond)?)?|_per_s(?:ec(?:ond)?)?|[ _]?ps|_throughput)"
+    r"(?i)(?:tok(?:en)?s?(?:/s(?:ec(?:ond)?)?|_per_s(?:ec(?:ond)?)?|[ _]?ps|_throughput)"
+    r"(?:[/_](?:gpu|device|per_gpu|rank))?|(?<![a-z])[tw]ps)"
     rf"['\"]?\s?[:=]?\s{{0,4}}['\"]?({_NUMBER})([kM]?)(?!\w)"
 )
 _SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -74,15 +90,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: float | None = None
     loss: float | None = None
     rank: int | None = None
-
-
-class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """A progress bar; a total of None is a bar without an end."""
-
-    name: str
-    n: int
-    total: int | None
-    tail: str = ""
+    before: str = ""
+    """What stands before the counter: an evaluation's name, a worker's."""
 
 
 def split_ranks(line: str) -> list[str]:
@@ -96,28 +105,6 @@ def rank_of(line: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def parse_bar(line: str) -> Bar | None:
-    """A progress bar of tqdm's kind, whole enough to be read (its counts are followed by `[`)."""
-    if "[" not in line:
-        return None
-    found = _COUNTS.search(line) if "/" in line else None
-    if found:
-        before = line[: found.start()]
-        drawn = _BEFORE_COUNTS.search(before[-320:])
-        if drawn or found["tail"]:
-            name = before[: len(before) - len(drawn.group())] if drawn else before
-            return Bar(
-                name=_bar_name(name),
-                n=_amount(found["n"]),
-                total=_amount(found["total"]),
-                tail=found["tail"] or "",
-            )
-    found = _BAR_OPEN.search(line)
-    if found:
-        return Bar(name=_bar_name(line[: found.start()]), n=_amount(found["n"]), total=None)
-    return None
-
-
 def bad_numbers(line: str) -> list[tuple[str, str]]:
     """`(loss, nan)` and the like: figures that are not finite, as written."""
     found = []
@@ -129,27 +116,40 @@ def bad_numbers(line: str) -> list[tuple[str, str]]:
 
 
 def read_counter(line: str) -> Reading | None:
-    """The counter of a line in a known format (bars apart: `parse_bar`), or None."""
-    found = _EPOCH_PAIR.search(line)
-    if found:
-        epoch, step, total = (int(part) for part in found.groups())
-        return _reading(line, "epoch-step", "words", step=step, total=total, epoch=float(epoch))
-    epoch_match = _EPOCH.search(line)
-    epoch_number = float(epoch_match.group(1)) if epoch_match else None
+    """The counter of a line in a known format (bars apart: `bars.parse_bar`), or None."""
+    for pair in _EPOCH_PAIRS:
+        if found := pair.search(line):
+            epoch, step, total = (int(part) for part in found.groups())
+            return _reading(line, "epoch-step", found, step=step, total=total, epoch=float(epoch))
+    if found := _TIMER_PAIR.search(line):
+        return _reading(line, "timer", found, step=int(found.group(2)))
+    epoch_match = _progress(_EPOCH, line)
+    # `epochs: 3` is a setting; `epochs 3/10` counts.
+    if epoch_match and epoch_match.group(1) and not epoch_match.group(3):
+        epoch_match = None
+    epoch_number = float(epoch_match.group(2)) if epoch_match else None
     for series, pattern in _WORDS:
-        found = pattern.search(line)
-        if found:
-            total_text = found.group(2)
-            total_number = _whole(total_text) if total_text else None
+        if found := _progress(pattern, line):
+            total_number = _whole(found.group(2)) if found.group(2) else None
             step = _whole(found.group(1))
-            # A step that starts again with each epoch is ordered by its epoch.
-            rank_by = epoch_number if series in ("iter", "batch") else None
-            return _reading(line, series, _fmt(line), step=step, total=total_number, epoch=rank_by)
-    if epoch_match and epoch_number is not None:
-        return _reading(line, "epoch", _fmt(line), value=epoch_number, epoch=epoch_number)
-    found = _BRACKET_PAIR.search(line)
-    if found:
-        return _reading(line, "pair", "words", step=int(found.group(1)), total=int(found.group(2)))
+            return _reading(line, series, found, step=step, total=total_number, epoch=epoch_number)
+    if epoch_match:
+        return _reading(line, "epoch", epoch_match, epoch=epoch_number)
+    if found := _BRACKET_PAIR.search(line):
+        step, total = int(found.group(1)), int(found.group(2))
+        return _reading(line, "pair", found, step=step, total=total)
+    return None
+
+
+def _progress(pattern: re.Pattern[str], line: str) -> re.Match[str] | None:
+    """The first match that is no setting (`max_steps=1000`) and no plan (`from step 500`)."""
+    for found in pattern.finditer(line):
+        before = line[max(found.start() - 40, 0) : found.start()]
+        planned = _PLURAL.match(found.group()) and (
+            _EVAL_SETTING.search(before) or found.group()[:5].lower() == "train"
+        )
+        if not planned and not _SETTING.search(before):
+            return found
     return None
 
 
@@ -161,20 +161,22 @@ def figures(line: str) -> tuple[float | None, float | None]:
 def _reading(
     line: str,
     series: str,
-    fmt: str,
+    found: re.Match[str],
     *,
     step: int | None = None,
-    value: float | None = None,
     total: int | None = None,
     epoch: float | None = None,
 ) -> Reading:
     rate, loss = figures(line)
-    if value is None:
-        value = float(step or 0) + (epoch or 0.0) * 1e9
     rank = rank_of(line)
+    if step is None:
+        value = epoch or 0.0
+    else:
+        # A step that starts again with each epoch is ordered by its epoch.
+        value = step + ((epoch or 0.0) * 1e9 if series in ("iter", "batch", "epoch-step") else 0.0)
     return Reading(
         series=series if rank is None else f"{series}@{rank}",
-        fmt=fmt,
+        fmt=_fmt(line),
         value=value,
         step=step,
         total=total,
@@ -182,6 +184,7 @@ def _reading(
         tokens_per_s=rate,
         loss=loss,
         rank=rank,
+        before=line[max(found.start() - 40, 0) : found.start()],
     )
 
 
@@ -190,7 +193,8 @@ def _fmt(line: str) -> str:
 
 
 def _rate(line: str) -> float | None:
-    if "tok" not in line.lower():
+    low = line.lower()
+    if "tok" not in low and "tps" not in low and "wps" not in low:
         return None
     found = _RATE_BEFORE.search(line) or _RATE_AFTER.search(line)
     if not found:
@@ -211,13 +215,3 @@ def _finite(found: re.Match[str] | None) -> float | None:
 
 def _whole(text: str) -> int:
     return int(text.replace(",", "")[:15] or 0)
-
-
-def _amount(text: str) -> int:
-    scale = _SCALE.get(text[-1].lower(), 0.0)
-    number = text[:-1] if scale else text
-    return round(float(number.replace(",", "")[:15]) * (scale or 1.0))
-
-
-def _bar_name(text: str) -> str:
-    return re.sub(r"\d+", "#", text).strip(" :-\t")[-80:]
