@@ -71,7 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--config", type=Path, metavar="FILE", help="TOML with sections of settings")
     add("--run-dir", type=Path, metavar="DIR", help="where the run writes everything")
     add("--target", metavar="PATH_OR_ID", help="the frozen model: a folder or a hub id")
-    add("--data", metavar="FILE", help="chats or text to learn from")
+    add("--data", metavar="DIR|FILE", help="shards of prepare, or chats or text")
     add("--target-devices", metavar="LIST", help="one replica each, e.g. cpu,cpu or cuda:0-4")
     add("--drafter-devices", metavar="LIST", help="one replica each, e.g. cuda:5-7")
     add("--launch", choices=LAUNCHES, default="auto", help="one process with threads, or many")
@@ -129,7 +129,7 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
     if is_resume:
         config = _resumed_config(given, overrides)
     elif given.preset is None and given.config is None and given.target is None:
-        raise UsageError("nothing to train", hint="give --preset tiny or --config FILE")
+        raise UsageError("nothing to train", hint="give --target, --preset tiny or --config FILE")
     else:
         preset = given.preset or ("dflash" if given.target else "tiny")
         config = resolve(preset, given.config, overrides)
@@ -137,6 +137,8 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
         from dflash_train.target_facts import settle  # noqa: PLC0415  (loads torch)
 
         config = settle(config)
+    if config.data.path is not None:
+        config = _with_data(config, given.run_dir, is_resume=is_resume)
     request = RunRequest(
         config=config,
         run_dir=given.run_dir,
@@ -146,6 +148,16 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
     )
     result = execute(request)
     return result.code, result.stuck
+
+
+def _with_data(config: Config, run_dir: Path, *, is_resume: bool) -> Config:
+    """`config` with what its data decide; a file is prepared into the run directory first."""
+    from dflash_train.corpus.settle import is_file, prepare_first, settle_data  # noqa: PLC0415
+    from dflash_train.run import prepare_directory  # noqa: PLC0415  (see _run)
+
+    if is_file(config.data):
+        config = prepare_first(config, prepare_directory(run_dir, resume=is_resume))
+    return settle_data(config).check()
 
 
 def _resumed_config(given: argparse.Namespace, overrides: list[str]) -> Config:
@@ -185,11 +197,6 @@ def _refuse_unready(given: argparse.Namespace) -> None:
         raise UsageError(
             "--launch processes: not in this version", hint="use --launch threads, one process"
         )
-    if given.data is not None:
-        raise UsageError(
-            "--data: this version trains on its own made-up documents only",
-            hint="use --preset tiny",
-        )
 
 
 def _refuse_without_packages() -> None:
@@ -203,14 +210,15 @@ def _refuse_without_packages() -> None:
 
 
 def settings_of_options(given: argparse.Namespace) -> list[str]:
-    """What --target and the devices set, as settings.
+    """What --target, --data and the devices set, as settings.
 
     Raises:
         UsageError: a list of devices that cannot be read.
     """
     from dflash_train.device_names import expand  # noqa: PLC0415  (keeps --help fast)
 
-    found = [] if given.target is None else [f"target.path={given.target}"]
+    pairs = (("target.path", given.target), ("data.path", given.data))
+    found = [f"{key}={value}" for key, value in pairs if value is not None]
     for section in ("target", "drafter"):
         text = getattr(given, f"{section}_devices")
         if text is not None:

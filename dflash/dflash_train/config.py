@@ -81,7 +81,15 @@ class DataConfig:
     """What is learned from."""
 
     path: str | None = None
-    """Chats or prepared shards; None: structured documents made on the spot."""
+    """A folder of `prepare`, or a file that is prepared first; None: documents made on the spot."""
+    fingerprint: str | None = None
+    """Of prepared data; found when the run begins, compared when it is resumed."""
+    max_length: int = 3072
+    """Tokens a document is cut at, when a file is prepared first."""
+    thinking: bool | None = None
+    """`enable_thinking` of the chat template, when a file is prepared first; none: its own."""
+    held_out: int = 64
+    """Prepared documents that are never trained on; at most a tenth of them."""
     num_documents: int = 768
     vocab_size: int = 128
     num_rules: int = 4
@@ -91,7 +99,8 @@ class DataConfig:
     rows: int = 4
     """Documents of one batch."""
     buckets: tuple[int, ...] = (64, 96, 128)
-    """Lengths that batches are padded to, on the right; the last bounds a document."""
+    """Lengths that batches are padded to, on the right; the last bounds a document. Empty, with a
+    path: those that prepared data pad least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +256,8 @@ def _value(config: Config, key: str) -> object:
 def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
     layers = range(c.target.num_layers)
     is_settled = c.target.path is None or c.target.fingerprint is not None
+    is_made_up = c.data.path is None
+    is_known = is_made_up or c.data.fingerprint is not None
     special = ", ".join(map(str, c.target.special_ids))
     longest = c.data.buckets[-1] if c.data.buckets else 0
     return (
@@ -279,7 +290,7 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
         ),
         (
             "drafter.mask_token_id",
-            not is_settled
+            not (is_settled and is_known)
             or (
                 c.drafter.mask_token_id not in c.target.special_ids
                 and 0 <= c.drafter.mask_token_id < c.data.vocab_size
@@ -293,20 +304,23 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
         ),
         (
             "data.buckets",
-            bool(c.data.buckets) and list(c.data.buckets) == sorted(set(c.data.buckets)),
+            (bool(c.data.buckets) or not is_known)
+            and list(c.data.buckets) == sorted(set(c.data.buckets)),
             "lengths, each larger than the one before",
         ),
         (
             "data.min_length",
-            c.drafter.block_size + 16 <= c.data.min_length <= longest,
+            not is_made_up or c.drafter.block_size + 16 <= c.data.min_length <= longest,
             f"a block and a prompt ({c.drafter.block_size + 16}) up to the last bucket ({longest})",
         ),
+        ("data.max_length", c.data.max_length >= c.drafter.block_size, "a block or more"),
+        ("data.held_out", c.data.held_out >= 0, "0 or more"),
         ("data.rows", c.data.rows >= 1, "1 or more"),
         ("data.num_rules", 1 <= c.data.num_rules <= 8, "1 to 8"),
         ("data.vocab_size", c.data.vocab_size >= 32, "32 or more"),
         (
             "data.num_documents",
-            c.data.num_documents >= c.data.rows * c.batches_per_step,
+            not is_known or c.data.num_documents >= c.data.rows * c.batches_per_step,
             f"enough for one step ({c.data.rows * c.batches_per_step})",
         ),
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def make_materials(config: Config, run_dir: Path, on_step: Callable[[int], None]
     """
     if config.target.path is None:
         return make_tiny(config, run_dir, on_step)
-    source = BatchSource(_documents(config), config)
+    source = _source(_documents(config), config)
     model = load_target(config.target)
     logger.info(
         "target: %s, %d layers, features of %s, fingerprint %s",
@@ -87,10 +87,18 @@ def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> 
         tiny.teach_target(model, documents, config, _teller(config.target.pretrain_steps, on_step))
         _keep_target(model, kept)
     model.requires_grad_(requires_grad=False)
-    return Materials(source=BatchSource(documents, config), target=model)
+    return Materials(source=_source(documents, config), target=model)
 
 
-def _documents(config: Config) -> list[Document]:
+def _source(documents: Sequence[Document], config: Config) -> BatchSource:
+    return BatchSource(documents, config, getattr(documents, "lengths", None))
+
+
+def _documents(config: Config) -> Sequence[Document]:
+    if config.data.path is not None:
+        from dflash_train.corpus.documents import read_documents  # noqa: PLC0415  (Arrow: with it)
+
+        return read_documents(config)[0]
     documents = tiny.make_documents(config)
     lengths = [len(document.tokens) for document in documents]
     logger.info("data: %d documents, %d to %d tokens", len(lengths), min(lengths), max(lengths))
@@ -123,8 +131,7 @@ def _keep_target(model: Qwen3_5ForCausalLM, kept: Path) -> None:
 
 def make_untaught(config: Config) -> Materials:
     """As `make_tiny`, with a target that has learned nothing; for geometry only."""
-    documents = tiny.make_documents(config)
-    return Materials(source=BatchSource(documents, config), target=tiny.build_target(config))
+    return Materials(source=_source(_documents(config), config), target=tiny.build_target(config))
 
 
 def new_drafter(config: Config) -> Drafter:

@@ -49,9 +49,18 @@ def resolve(preset: str, file: Path | None, overrides: Iterable[str]) -> Config:
     if preset not in PRESETS:
         raise UsageError(f"--preset {preset}: unknown{suggest(preset, PRESETS)}")
     config = from_mapping({"preset": preset, **PRESETS[preset]})
-    if file is not None:
-        config = merge(config, read_toml(file), str(file))
-    return parse_overrides(config, overrides).check()
+    given = {} if file is None else read_toml(file)
+    overrides = list(overrides)
+    config = parse_overrides(merge(config, given, str(file)), overrides)
+    if config.data.path is not None and not _names_buckets(given, overrides):
+        config = merge(config, {"data": {"buckets": ()}}, "data.path")
+    return config.check()
+
+
+def _names_buckets(given: Mapping[str, object], overrides: Iterable[str]) -> bool:
+    section = given.get("data")
+    is_in_file = isinstance(section, dict) and "buckets" in section
+    return is_in_file or any(text.startswith("data.buckets=") for text in overrides)
 
 
 def parse_overrides(config: Config, overrides: Iterable[str]) -> Config:

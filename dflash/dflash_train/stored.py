@@ -23,6 +23,13 @@ class Stored:
     path: Path
 
 
+def _essence(section: object) -> object:
+    """What must not change: where there is a fingerprint, files may lie elsewhere."""
+    if isinstance(section, dict) and section.get("fingerprint"):
+        return {key: value for key, value in section.items() if key != "path"}
+    return section
+
+
 def newest_stored(run_dir: Path) -> Stored:
     """State of the newest checkpoint whose state can be read.
 
@@ -49,7 +56,7 @@ def check_resumable(stored: Stored, config: Config) -> None:
         UsageError: says which.
     """
     before, now = as_mapping(stored.config), as_mapping(config)
-    differing = [key for key in GEOMETRY if before[key] != now[key]]
+    differing = [key for key in GEOMETRY if _essence(before[key]) != _essence(now[key])]
     if stored.config.batches_per_step != config.batches_per_step:
         differing.append("batches of a step")
     if differing:

@@ -7,7 +7,7 @@ last token; predicting seven at once needs what the target knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.nn import functional
@@ -88,7 +88,7 @@ def build_target(config: Config) -> Qwen3_5ForCausalLM:
 
 def teach_target(
     model: Qwen3_5ForCausalLM,
-    documents: list[Document],
+    documents: Sequence[Document],
     config: Config,
     on_step: Callable[[int, float], None],
 ) -> None:

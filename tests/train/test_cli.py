@@ -10,7 +10,7 @@ from dflash_train import cli
 
 USAGE = [
     (["--preset", "tny", "--run-dir", "x"], "--preset tny: unknown; did you mean tiny?"),
-    (["--run-dir", "x"], "nothing to train; give --preset tiny or --config FILE"),
+    (["--run-dir", "x"], "nothing to train; give --target, --preset tiny or --config FILE"),
     (["--preset", "tiny"], "--run-dir: missing"),
     (["--preset", "tiny", "--run-dir", "x", "optim.stps=1"], "did you mean steps?"),
     (["--preset", "tiny", "optim.stps=1", "--run-dir", "x"], "did you mean steps?"),
@@ -18,7 +18,7 @@ USAGE = [
     (["--target", "nowhere/at/all", "--run-dir", "x"], "target nowhere/at/all: no such folder"),
     (["--preset", "tiny", "--run-dir", "x", "--target-devices", "cuda:3-1"], "names no devices"),
     (["--preset", "tiny", "--run-dir", "x", "--drafter-devices", "gpu0"], "such as cpu, cuda:0"),
-    (["--data", "chats.jsonl", "--run-dir", "x"], "--data: this version trains"),
+    (["--data", "chats.jsonl", "--run-dir", "x"], "nothing to train; give --target"),
     (["resum", "--run-dir", "x"], "resum: expected section.key=value or a command; did you mean"),
     (["resume", "--run-dir", "nowhere"], "no checkpoint to resume from"),
     (["--prest", "tiny"], "unrecognized arguments: --prest"),

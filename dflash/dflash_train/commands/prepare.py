@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from dflash_train.cli import Parser
+from dflash_train.corpus.progress import Progress, default_workers
 from dflash_train.errors import EXIT_STOPPED, UsageError
 
 EXAMPLES = """\
@@ -23,7 +22,6 @@ examples:
 a line: {"messages": [{"role": ..., "content": ...}], "tools": [...], "enable_thinking": true}
 exit codes: 0 done, 1 failed, 64 usage or data, 75 interrupted (the same command goes on)
 """
-SAY_EVERY_S = 10.0
 COUNTED = {
     "extra": "documents beyond one a line: turns that the template shows otherwise later",
     "cut": "documents cut at --max-length",
@@ -60,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--block-size", type=int, default=16, metavar="N", help="shorter ones are left out (16)")
     add("--max-bad", type=int, default=100, metavar="N", help="bad lines that are borne (100)")
     add("--part-lines", type=int, default=1000, metavar="N", help="lines of a shard (1000)")
-    add("--workers", type=int, default=min(8, len(os.sched_getaffinity(0))), metavar="N",
+    add("--workers", type=int, default=default_workers(), metavar="N",
         help="processes (%(default)s)")  # fmt: skip
     add("--json", action="store_true", help="the header on standard output instead of the table")
     return parser
@@ -93,55 +91,14 @@ def run(given: argparse.Namespace) -> int:
         part_lines=given.part_lines,
         max_bad=given.max_bad,
     )
-    progress = Progress()
     try:
-        header = prepare(request, progress)
+        with Progress() as progress:
+            header = prepare(request, progress)
     except KeyboardInterrupt:
-        progress.close()
         sys.stderr.write("dflash-train: interrupted; the same command goes on from here\n")
         return EXIT_STOPPED
-    progress.close()
     sys.stdout.write(_as_json(header) if given.json else render_header(header, given.out))
     return 0
-
-
-class Progress:
-    """A bar on a terminal, else a line now and then; on standard error."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._start = self._said = time.monotonic()
-
-    def lines(self, done: int, total: int) -> None:
-        """`done` of `total` lines are prepared."""
-        if sys.stderr.isatty():
-            self._draw(done, total)
-            return
-        now = time.monotonic()
-        if now - self._said >= SAY_EVERY_S or done == total:
-            self._said = now
-            rate = done / max(now - self._start, 1e-9)
-            sys.stderr.write(f"prepare: {done:,} of {total:,} lines, {rate:,.0f} lines/s\n")
-
-    def problem(self, file: str, line: int, reason: str) -> None:
-        """One line, above the bar where there is one."""
-        text = f"{file} line {line}: {reason}"
-        if self._bar is None:
-            sys.stderr.write(f"{text}\n")
-        else:
-            self._bar.write(text, file=sys.stderr)
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        if self._bar is not None:
-            self._bar.close()
-
-    def _draw(self, done: int, total: int) -> None:
-        from tqdm import tqdm  # noqa: PLC0415  (a terminal only)
-
-        if self._bar is None:
-            self._bar = tqdm(total=total, unit="line", desc="prepare", file=sys.stderr)
-        self._bar.update(done - self._bar.n)
 
 
 def render_header(header: dict[str, Any], folder: Path) -> str:

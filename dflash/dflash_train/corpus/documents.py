@@ -1,0 +1,84 @@
+"""Prepared shards as documents to train on, and the few that are held out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import torch
+
+from dflash_train import streams
+from dflash_train.config import Config
+from dflash_train.corpus.shards import Corpus, document, open_corpus
+from dflash_train.data import Document
+from dflash_train.errors import UsageError
+
+logger = logging.getLogger(__name__)
+
+
+class ShardDocuments(Sequence[Document]):
+    """Some documents of a corpus, read when they are asked for.
+
+    Args:
+        corpus: opened.
+        chosen: which of its documents, in which order.
+    """
+
+    def __init__(self, corpus: Corpus, chosen: Sequence[int]) -> None:
+        self._corpus, self._chosen = corpus, chosen
+        self.lengths = [corpus.lengths[number] for number in chosen]
+        """Tokens of each document, known without reading it."""
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    @overload
+    def __getitem__(self, place: int) -> Document: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Document]: ...
+    def __getitem__(self, place: int | slice) -> Document | Sequence[Document]:
+        if isinstance(place, slice):
+            return ShardDocuments(self._corpus, self._chosen[place])
+        ids, mask = document(self._corpus, self._chosen[place])
+        first = int(np.argmax(mask))
+        return Document(
+            tokens=tuple(ids.tolist()),
+            prompt_length=first,
+            supervised=None if mask[first:].all() else tuple(mask.tolist()),
+        )
+
+
+def read_documents(config: Config) -> tuple[ShardDocuments, ShardDocuments]:
+    """Documents to train on, and those held out.
+
+    Which are held out depends on the seed and on how many there are.
+
+    Raises:
+        UsageError: shards are damaged, or none holds a block.
+    """
+    folder = Path(str(config.data.path))
+    corpus = open_corpus(folder)
+    size = config.drafter.block_size
+    whole = [number for number, length in enumerate(corpus.lengths) if length >= size]
+    if not whole:
+        raise UsageError(
+            f"--data {folder}: all {len(corpus.lengths)} documents are shorter than a block of"
+            f" {size}",
+            hint="train with a smaller drafter.block_size, or prepare longer documents",
+        )
+    if len(whole) < len(corpus.lengths):
+        lost = len(corpus.lengths) - len(whole)
+        logger.warning("data: %d documents left out: shorter than a block of %d", lost, size)
+    count = min(config.data.held_out, len(whole) // 10)
+    stream = streams.generator(config.seed, "held-out")
+    apart = set(torch.randperm(len(whole), generator=stream)[:count].tolist())
+    kept = [number for place, number in enumerate(whole) if place not in apart]
+    held_out = [number for place, number in enumerate(whole) if place in apart]
+    logger.info(
+        "data: %s, %d documents of %d to %d tokens, %d more held out",
+        *(folder, len(kept), min(corpus.lengths), max(corpus.lengths), len(held_out)),
+    )
+    return ShardDocuments(corpus, kept), ShardDocuments(corpus, held_out)
