@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import msgspec
@@ -30,10 +31,11 @@ _ANY_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _MEASURE = re.compile(
     r"\s?(?:s|ms|us|sec|secs|second|seconds|min|minutes?|h|hours?|[kKMGT]i?B|bytes|W|C)\b"
 )
-_WAITING = re.compile(
-    r"(?i)wait|retry|retri|attempt|heartbeat|alive|timeout|timed out|elapsed|uptime|memory|stuck"
-    r"|pending|no .{0,40} found"
-)
+_WAITING = (
+    "wait", "retry", "retri", "attempt", "heartbeat", "alive", "timeout", "timed out", "elapsed",
+    "uptime", "memory", "stuck", "pending",
+)  # fmt: skip
+_NOTHING_FOUND = re.compile(r"no .{0,40} found")
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -104,7 +106,7 @@ class Learner:
 
     def look(self, line: str) -> tuple[str, int] | None:
         """Series and value when the line's counter rose, as it did at least RISES times running."""
-        if _WAITING.search(line):
+        if _only_waits(line.lower()):
             return None
         bare = without_stamps(line)
         numbers = [int(found.group()) for found in _countable(bare)]
@@ -145,6 +147,7 @@ def is_milestone(count: int) -> bool:
     return count in (1, 3)
 
 
+@lru_cache(maxsize=8)
 def without_stamps(line: str) -> str:
     """The line without dates, times of day, epoch seconds and process numbers."""
     return _STAMP.sub("", line)
@@ -153,6 +156,11 @@ def without_stamps(line: str) -> str:
 def shape_of(line: str) -> str:
     """The line with `#` for each number, at most 120 characters."""
     return _ANY_NUMBER.sub("#", line[:200])[:120]
+
+
+def _only_waits(low: str) -> bool:
+    found = "found" in low and _NOTHING_FOUND.search(low)
+    return bool(found) or any(word in low for word in _WAITING)
 
 
 def _countable(line: str) -> list[re.Match[str]]:

@@ -5,30 +5,35 @@ One line in, readings out; no memory. `counters.py` decides whether a counter mo
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import msgspec
 
+from dflash_watch.readers.plans import is_setting
+
 _NUMBER = r"[-+]?(?:\d[\d,_]{0,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
 _RANK = re.compile(r"(?i)(?:^|[\[(<\s])(?:local_)?(?:rank|default)[ _:=]*(\d{1,6})\b")
-_RANK_START = re.compile(r"(?i)(?<=[^\s\[])(?=\[?rank ?\d{1,6}\]?:? +(?:global[_ ])?step\b)")
+_RANK_STEP = re.compile(r"(?i)rank ?\d{1,6}\]?:? {1,8}(?:global[_ ])?step\b")
 
 # Words before a number that counts, the best first.
 _COUNT = r"(\d[\d,]{0,14})(?:\s?(?:/|of)\s{0,8}(\d[\d,]{0,14}))?(?![\d.]*\d)"
 _WORDS = tuple(
     (
         name,
+        key,
         re.compile(
             rf"(?i)(?<![a-z])(?:{words})(?![a-z])['\"]?\s{{0,8}}[:=#(\[]{{0,2}}\s{{0,8}}['\"]?{_COUNT}"
         ),
     )
-    for name, words in (
-        ("step", r"(?:global|train|current|optimizer)?[_ -]?steps?"),
-        ("iter", r"(?:iter(?:ation)?s?|itr)"),
-        ("update", r"(?:num_)?updates?"),
-        ("batch", r"(?:mini)?batch(?:es)?"),
+    for name, key, words in (
+        ("step", "step", r"(?:global|train|current|optimizer)?[_ -]?steps?"),
+        ("iter", "it", r"(?:iter(?:ation)?s?|itr)"),
+        ("update", "update", r"(?:num_)?updates?"),
+        ("batch", "batch", r"(?:mini)?batch(?:es)?"),
     )
 )
+"""Series, a text without which its pattern cannot match, pattern."""
 # `Epoch [1][100/62598]`, `Epoch(train)  [1][  50/3000]`, `Train Epoch: 1 [640/60000 (1%)]`,
 # `Train: 12 [  50/1251 (  4%)]`, `epoch 001:    100 / 3000 loss=12.3`
 _EPOCH_PAIRS = (
@@ -43,15 +48,6 @@ _EPOCH_PAIRS = (
 )
 # `0/40, SamplesPerSec=83.4` of DeepSpeed's timer: epoch and step.
 _TIMER_PAIR = re.compile(r"(?<!\S)(\d{1,9})/(\d{1,12}), (?:RunningAvg)?SamplesPerSec=")
-# Words before a counter's name that make it a setting or a plan, not progress.
-_SETTING = re.compile(
-    r"(?i)(?:(?<![a-z])(?:max(?:imum)?|min|total|num(?:ber)?|warm-?up|sav\w{1,4}|logg?(?:ing)?|accum\w{0,8}|n"
-    r"|decay|per|every|each|from|until|inference|sampling|diffusion|denoising|optimi[sz]ation|of"
-    r"|anneal\w{0,4}|cycle)[_ .-]{1,3}(?:(?:train(?:ing)?|number of)[_ -])?"
-    r"|(?:resum|restor|load)\w{0,8}\W[^,;|]{0,30})$"
-)
-_EVAL_SETTING = re.compile(r"(?i)(?:eval(?:uation)?|test|val(?:id\w{0,6})?|train)[_ .-]{1,3}$")
-_PLURAL = re.compile(r"(?i)[a-z_ -]{0,12}?(?:steps|iters|iterations|updates|batches|epochs)")
 _EPOCH = re.compile(
     r"(?i)(?<![a-z])epoch(s?)['\"]?\s{0,4}[:=#(\[]{0,2}\s{0,8}['\"]?"
     r"(\d{1,9}(?:\.\d{1,9})?)(?:\s?(?:/|of)\s?(\d{1,9}))?"
@@ -96,7 +92,17 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 def split_ranks(line: str) -> list[str]:
     """Lines of several ranks that were printed into one another, apart."""
-    return _RANK_START.split(line) if "rank" in line.lower() else [line]
+    low = line.lower()
+    if "rank" not in low or len(low) != len(line):  # some letters are longer in lower case
+        return [line]
+    cuts = [0]
+    at = low.find("rank", 1)
+    while at > 0:
+        start = at - (line[at - 1] == "[")
+        if start and not line[start - 1].isspace() and _RANK_STEP.match(line, at):
+            cuts.append(start)
+        at = low.find("rank", at + 4)
+    return [line[i:j] for i, j in itertools.pairwise([*cuts, len(line)])]
 
 
 def rank_of(line: str) -> int | None:
@@ -107,6 +113,11 @@ def rank_of(line: str) -> int | None:
 
 def bad_numbers(line: str) -> list[tuple[str, str]]:
     """`(loss, nan)` and the like: figures that are not finite, as written."""
+    low = line.lower()
+    if "loss" not in low and "norm" not in low:
+        return []
+    if "nan" not in low and "inf" not in low.replace("info", ""):
+        return []
     found = []
     for what, pattern in (("loss", _LOSS), ("grad_norm", _NORM)):
         match = pattern.search(line)
@@ -117,25 +128,27 @@ def bad_numbers(line: str) -> list[tuple[str, str]]:
 
 def read_counter(line: str) -> Reading | None:
     """The counter of a line in a known format (bars apart: `bars.parse_bar`), or None."""
-    for pair in _EPOCH_PAIRS:
+    low = line.lower()
+    paired = "[" in low or "/" in low
+    for pair in _EPOCH_PAIRS if paired and ("epoch" in low or "train" in low) else ():
         if found := pair.search(line):
             epoch, step, total = (int(part) for part in found.groups())
             return _reading(line, "epoch-step", found, step=step, total=total, epoch=float(epoch))
-    if found := _TIMER_PAIR.search(line):
+    if "samplespersec" in low and (found := _TIMER_PAIR.search(line)):
         return _reading(line, "timer", found, step=int(found.group(2)))
-    epoch_match = _progress(_EPOCH, line)
+    epoch_match = _progress(_EPOCH, line) if "epoch" in low else None
     # `epochs: 3` is a setting; `epochs 3/10` counts.
     if epoch_match and epoch_match.group(1) and not epoch_match.group(3):
         epoch_match = None
     epoch_number = float(epoch_match.group(2)) if epoch_match else None
-    for series, pattern in _WORDS:
-        if found := _progress(pattern, line):
+    for series, key, pattern in _WORDS:
+        if key in low and (found := _progress(pattern, line)):
             total_number = _whole(found.group(2)) if found.group(2) else None
             step = _whole(found.group(1))
             return _reading(line, series, found, step=step, total=total_number, epoch=epoch_number)
     if epoch_match:
         return _reading(line, "epoch", epoch_match, epoch=epoch_number)
-    if found := _BRACKET_PAIR.search(line):
+    if "[" in low and "/" in low and (found := _BRACKET_PAIR.search(line)):
         step, total = int(found.group(1)), int(found.group(2))
         return _reading(line, "pair", found, step=step, total=total)
     return None
@@ -144,18 +157,15 @@ def read_counter(line: str) -> Reading | None:
 def _progress(pattern: re.Pattern[str], line: str) -> re.Match[str] | None:
     """The first match that is no setting (`max_steps=1000`) and no plan (`from step 500`)."""
     for found in pattern.finditer(line):
-        before = line[max(found.start() - 40, 0) : found.start()]
-        planned = _PLURAL.match(found.group()) and (
-            _EVAL_SETTING.search(before) or found.group()[:5].lower() == "train"
-        )
-        if not planned and not _SETTING.search(before):
+        if not is_setting(line[max(found.start() - 40, 0) : found.start()].lower(), found.group()):
             return found
     return None
 
 
 def figures(line: str) -> tuple[float | None, float | None]:
     """Tokens a second and loss of a line, None where it has none or they are not finite."""
-    return _rate(line), _finite(_LOSS.search(line))
+    low = line.lower()
+    return _rate(line, low), _finite(_LOSS.search(line)) if "loss" in low else None
 
 
 def _reading(
@@ -192,8 +202,7 @@ def _fmt(line: str) -> str:
     return "dict" if _DICT.match(line) else "words"
 
 
-def _rate(line: str) -> float | None:
-    low = line.lower()
+def _rate(line: str, low: str) -> float | None:
     if "tok" not in low and "tps" not in low and "wps" not in low:
         return None
     found = _RATE_BEFORE.search(line) or _RATE_AFTER.search(line)

@@ -33,6 +33,7 @@ _HEADING = re.compile(
     r"(?i)(?<![a-z])(?:target|drafter|draft|worker|loader|rank|thread)[ _#-]?\d{1,5}\b.{0,40}?"
     r"\b(?:died|dies|crashed|raised|failed|exception)\b"
 )
+_HEADING_WORDS = ("died", "dies", "crashed", "raised", "failed", "exception")
 _TYPE = re.compile(r"\b([A-Z]\w{0,60}(?:Error|Exception|Exit|Interrupt|OutOfResources))\b")
 _FRAME = re.compile(r'^\s{0,8}(?:[|+] )?File "[^"]{0,500}"(?:, line \d+)?, in ')
 _CUT_FRAME = re.compile(r'", line \d+, in \S+$|^\s?in \S+\s*$')
@@ -144,7 +145,7 @@ class _Stream:
             return True, []
         if _START.search(line):
             return True, self._start(line, before)
-        if _FRAME.match(line) or (_CUT_FRAME.search(line) and (current or self.open)):
+        if _FRAME.match(line) or ((current or self.open) and _CUT_FRAME.search(line)):
             return True, self._frame(line)
         return self._junk(line) if current is None else self._inside(current, line)
 
@@ -161,7 +162,8 @@ class _Stream:
         return told
 
     def _heading(self, line: str) -> bool:
-        thread = _THREAD.search(line) or _PROCESS.match(line)
+        low = line.lower()
+        thread = _THREAD.search(line) if "exception in thread" in low else _PROCESS.match(line)
         if thread is None and self.names_to_come:
             thread = _BARE_NAME.match(line)
             self.names_to_come -= thread is not None
@@ -171,7 +173,11 @@ class _Stream:
         elif _IGNORED.match(line):
             item = _Open()
             item.fatal = False
-        elif _HEADING.search(line) and not line.startswith((" ", "\t")):
+        elif (
+            any(word in low for word in _HEADING_WORDS)
+            and not line.startswith((" ", "\t"))
+            and _HEADING.search(line)
+        ):
             item = _Open(subject=worker_in(line) or _numbered(line))
             named = _TYPE.search(line)
             item.exception = (
