@@ -176,7 +176,8 @@ def test_a_kill_by_the_cgroup_is_told_as_cause():
     run.freeze()
     run.process, run.oom_kills = "gone", 1
     run.go(10)
-    assert run.last.failure == "main-process-died"
+    assert (run.last.verdict, run.last.failure) == ("crashed", "host-oom")
+    assert "main-process-died" in run.last.explains
     assert any("out-of-memory" in fact.text for fact in run.last.evidence)
 
 

@@ -69,6 +69,7 @@ class Worker:
     ticks: int = 0
     works: bool = True
     leaf: str = "model.py:forward"
+    """`file:function`, several of them innermost first with `;` between."""
     owns_gil: bool = False
 
     def slot(self, t: float, step: int) -> BeatWorker:
@@ -128,6 +129,14 @@ class Timeline:
     extra_processes: tuple[ProcessSample, ...] = ()
     answers_stacks: bool = True
     log_start_bytes: int = 0
+    main_leaf: str = "threading.py:join"
+    main_changes: dict[str, Any] = field(default_factory=dict)
+    """Of the main process's sample."""
+    host: dict[str, Any] = field(default_factory=dict)
+    """Of the host's sample."""
+    wait_shares: dict[str, dict[str, float]] = field(default_factory=dict)
+    child_leaves: dict[int, str] = field(default_factory=dict)
+    """pid of an extra process -> where its only thread stands."""
 
     def __post_init__(self) -> None:
         self.engine = Engine(self.options, playbooks(), limits=self.limits)
@@ -266,7 +275,7 @@ class Timeline:
             self.event(
                 "throughput", step=int(self.steps), total_steps=self.total_steps, window_s=5.0,
                 tokens_per_s=self.tokens_per_s, loss=2.0, queue_depth=self.depth or 0,
-                queue_capacity=8, wait_shares={},
+                queue_capacity=8, wait_shares=self.wait_shares,
             )  # fmt: skip
         if self.log_mode == "lines":
             for step in range(before + 1, int(self.steps) + 1):
@@ -297,6 +306,7 @@ class Timeline:
                 load1=1.0,
                 oom_kills=self.oom_kills,
                 machine_oom_kills=self.machine_oom_kills,
+                **self.host,
             ),
             kernel=self.kernel,
             gaps=self.gaps,
@@ -324,17 +334,21 @@ class Timeline:
         )  # fmt: skip
 
     def _processes(self) -> tuple[ProcessSample, ...]:
-        main = ProcessSample(
-            pid=self.pid, ppid=1, start_ticks=self.start_ticks, age_s=self.t - self._started_t,
-            state="Z" if self.process == "zombie" else self.state, comm="python",
-            cmd="python train.py", is_python=True, cpu_ticks=self._ticks, rchar=self._bytes,
-            wchar=0, exit_code=self.exit_code, wchan=self.wchan,
-            voluntary_switches=self.switches,
-        )  # fmt: skip
+        main = ProcessSample(**self._main())
         return (main, *self.extra_processes)
 
+    def _main(self) -> dict[str, Any]:
+        base: dict[str, Any] = {
+            "pid": self.pid, "ppid": 1, "start_ticks": self.start_ticks,
+            "age_s": self.t - self._started_t, "comm": "python", "cmd": "python train.py",
+            "state": "Z" if self.process == "zombie" else self.state, "is_python": True,
+            "cpu_ticks": self._ticks, "rchar": self._bytes, "wchar": 0, "wchan": self.wchan,
+            "exit_code": self.exit_code, "voluntary_switches": self.switches,
+        }  # fmt: skip
+        return {**base, **self.main_changes}
+
     def _threads(self) -> tuple[ThreadSample, ...]:
-        own = [ThreadSample(self.pid, "python", self.state, self._ticks // 8)]
+        own = [ThreadSample(self.pid, "python", self.state, self._ticks // 8, wchan=self.wchan)]
         if self.process == "zombie":
             return tuple(own)
         own += [
@@ -384,7 +398,12 @@ class Timeline:
                 t=self.t + 0.3, pid=want.pid, label=want.label, tool="kernel",
                 error=self.stacks_error,
             )  # fmt: skip
-        threads = [_stack(self.pid, "MainThread", "threading.py:join", 0)]
+        if want.pid in self.child_leaves:
+            alone = _stack(want.pid, "MainThread", self.child_leaves[want.pid], 0)
+            return StackSample(
+                t=self.t + 0.3, pid=want.pid, label=want.label, tool="py-spy", threads=(alone,)
+            )
+        threads = [_stack(self.pid, "MainThread", self.main_leaf, 0)]
         threads += [
             _stack(one.tid, one.name, one.leaf, one.ticks, owns_gil=one.owns_gil)
             for one in self.workers.values()
@@ -423,8 +442,11 @@ class Timeline:
 
 
 def _stack(tid: int, name: str, leaf: str, ticks: int, *, owns_gil: bool = False) -> ThreadStack:
-    file, function = leaf.rsplit(":", 1)
+    places = [place.rsplit(":", 1) for place in leaf.split(";")]
+    frames = (
+        *(StackFrame(function, file, 10) for file, function in places),
+        StackFrame("run", "t.py", 5),
+    )
     return ThreadStack(
-        tid=tid, name=name, frames=(StackFrame(function, file, 10), StackFrame("run", "t.py", 5)),
-        owns_gil=owns_gil, cpu_ticks=ticks, state="S",
+        tid=tid, name=name, frames=frames, owns_gil=owns_gil, cpu_ticks=ticks, state="S",
     )  # fmt: skip

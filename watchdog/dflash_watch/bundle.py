@@ -42,6 +42,7 @@ from dflash_watch.render.tables import (
     tracebacks_of,
 )
 from dflash_watch.steps import name_folder
+from dflash_watch.window.samples import OTHER
 
 FOLDER_BYTES = 32 << 20
 """JSON of the window, before compression; the oldest frames are left out beyond it."""
@@ -199,12 +200,17 @@ def render_tracebacks(told: Sequence[tuple[str, str]]) -> str:
 
 
 def stacks_of(incident: Incident, records: Sequence[Record]) -> list[StackSample]:
-    """The samples that belong to the incident, by label, oldest first, the newest of a label."""
+    """The newest sample of each label and process that belongs to it.
+
+    Those of the process it is about come first, oldest first; then those of other processes.
+    """
     newest: dict[tuple[str, int], StackSample] = {}
     for record in records:
-        if isinstance(record, StackSample) and record.label in incident.stack_labels:
+        if not isinstance(record, StackSample):
+            continue
+        if record.label.partition(OTHER)[0] in incident.stack_labels:
             newest[record.label, record.pid] = record
-    return sorted(newest.values(), key=lambda one: one.t)
+    return sorted(newest.values(), key=lambda one: (OTHER in one.label, one.t))
 
 
 def fit(records: Sequence[Record], limit_bytes: int) -> list[Record]:

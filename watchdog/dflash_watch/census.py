@@ -1,9 +1,13 @@
-"""Names of threads, taken while all is well: a thread that vanishes later has no name any more."""
+"""Whose stacks are taken: while all is well for the names of threads, later of all processes.
+
+A thread that vanishes later has no name any more.
+"""
 
 from __future__ import annotations
 
 from dflash_watch.model import StackRequest, Verdict
 from dflash_watch.window import Window
+from dflash_watch.window.tracks import ZOMBIE
 
 EVERY_S = 60.0
 SETTLE_S = 3.0
@@ -15,6 +19,21 @@ STARTING_S = 20.0
 EARLY = 4
 """So many may follow each other closely, while threads are being started."""
 WELL = frozenset({Verdict.INITIALISING, Verdict.RUNNING, Verdict.SLOW})
+
+MOST_OTHERS = 4
+"""Other processes of a run of which stacks are taken with those of the main one."""
+
+
+def other_pids(window: Window) -> tuple[int, ...]:
+    """Other Python processes of the run, those that moved least lately first: causes sit there."""
+    main = window.main_pid()
+    alive = [
+        one
+        for one in window.tracks.processes.values()
+        if one.sample.is_python and one.sample.pid != main and one.track.state not in ZOMBIE
+    ]
+    alive.sort(key=lambda one: (one.track.moved_t or 0.0, one.sample.pid))
+    return tuple(one.sample.pid for one in alive[:MOST_OTHERS])
 
 
 class Census:

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from dflash_watch.board import build_board
-from dflash_watch.census import Census
+from dflash_watch.census import Census, other_pids
 from dflash_watch.detectors import run_all
 from dflash_watch.detectors.base import View
 from dflash_watch.detectors.collective_waiting import guilty_pid
 from dflash_watch.diagnosis import Diagnosis, diagnose, settling_look
 from dflash_watch.endings import Judgement
 from dflash_watch.findings import Findings, Line, notable
-from dflash_watch.frame import Frame, Record
+from dflash_watch.frame import Frame, Record, StackSample
 from dflash_watch.history import gaps_before
 from dflash_watch.incidents import BAD, Incidents, Situation
 from dflash_watch.limits import LearnedLimits
@@ -97,7 +97,9 @@ class Engine:
         """The newest judgement that was not blind."""
         self._census = Census()
         self._alarmed = False
-        self._compared: tuple[tuple[float, ...], Comparison] | None = None
+        self._compared: dict[int, tuple[tuple[float, ...], Comparison]] = {}
+        self._stood: dict[int, Comparison] = {}
+        self._stood_since_t: float | None = None
 
     @property
     def limits(self) -> LearnedLimits:
@@ -179,15 +181,31 @@ class Engine:
         return self._limits.limit("training")
 
     def _compare(self) -> Comparison | None:
-        """What moved between the samples of the present suspicion; read once a sample."""
+        """What moved between the samples of the present suspicion."""
         since_t = self._incidents.rounds.since_t
         taken = self._window.samples.episode(since_t) if since_t is not None else []
-        if len(taken) < 2:
-            return None
+        return self._read(taken) if len(taken) >= 2 else None
+
+    def _standing(self) -> dict[int, Comparison]:
+        """The newest comparison of each process since the last step; kept between two rounds."""
+        last_t, since_t = self._progress.last_step_t, self._incidents.rounds.since_t
+        if since_t is None or last_t != self._stood_since_t:
+            self._stood, self._stood_since_t = {}, last_t
+        if since_t is not None:
+            samples = self._window.samples
+            for taken in (samples.episode(since_t), *samples.other_episodes(since_t).values()):
+                if len(taken) >= 2:
+                    self._stood[taken[0].pid] = self._read(taken)
+        return dict(self._stood)
+
+    def _read(self, taken: Sequence[StackSample]) -> Comparison:
+        """Samples of one process compared, once for each new sample."""
+        pid = taken[0].pid
         at = tuple(sample.t for sample in taken)
-        if self._compared is None or self._compared[0] != at:
-            self._compared = (at, compare(taken, self._window.ticks_per_s))
-        return self._compared[1]
+        known = self._compared.get(pid)
+        if known is None or known[0] != at:
+            known = self._compared[pid] = (at, compare(taken, self._window.ticks_per_s))
+        return known[1]
 
     def _view(self) -> View:
         return View(
@@ -195,7 +213,7 @@ class Engine:
             is_taught=self._limits.is_taught("training"), options=self._options,
             waits=read_waits(self._window.told.workers),
             suspect_since_t=self._incidents.rounds.since_t, comparison=self._compare(),
-            takes_stacks=self._takes_stacks,
+            standing=self._standing(), takes_stacks=self._takes_stacks,
         )  # fmt: skip
 
     def _judge(self, view: View, symptoms: tuple[Symptom, ...]) -> Judgement:
@@ -235,6 +253,7 @@ class Engine:
             is_suspicious=not ended and (bool(names & SUSPICIOUS) or overdue or opens),
             opens=opens, wants_stacks=wants_stacks and not own_word and not (ended and gone),
             pid=None if gone else _whose_stacks(view, names),
+            others=() if gone else other_pids(view.window),
             no_stacks=_no_stacks(view.window, gone=gone, own_word=own_word),
         )  # fmt: skip
         return self._incidents.advance(situation, self._window.samples.newest)

@@ -15,7 +15,8 @@ SETTLE_S = 6.0
 """A symptom gets a line of its own when no failure has explained it after so long."""
 QUIET_NAMES = frozenset(
     {
-        "exit-recorded", "phase-loading", "phase-compiling", "stacks-unseen", "work-still",
+        "exit-recorded", "phase-loading", "phase-compiling", "phase-evaluating",
+        "phase-checkpointing", "stacks-unseen", "work-still",
         "progress-overdue", "log-silent", "link-lost", "main-process-gone",
         "main-process-zombie",
     }

@@ -62,6 +62,8 @@ class ProcessSample(Part, frozen=True, kw_only=True):
     rss_bytes: int | None = None
     num_threads: int | None = None
     num_fds: int | None = None
+    fd_limit: int | None = None
+    """Soft limit of open descriptors."""
     tracer_pid: int = 0
     anon_bytes: int | None = None
     """Of `rss_bytes` what is the process's own: without files that it has mapped."""
@@ -223,6 +225,8 @@ class HostSample(Part, frozen=True, kw_only=True):
     cpus: int | None = None
     load1: float | None = None
     cpu_busy_ratio: float | None = None
+    uptime_s: float | None = None
+    """As `/proc/uptime` says: what `ps` there believes. In LXC far from CLOCK_BOOTTIME."""
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
     cgroup_memory_bytes: int | None = None

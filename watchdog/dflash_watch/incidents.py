@@ -20,8 +20,11 @@ from dflash_watch.model import (
     StackRequest,
     Verdict,
 )
+from dflash_watch.window.samples import OTHER
 
 LABELS = ("A", "B", "C")
+OTHERS_AT = ("A", "B")
+"""Samples that are taken of the other processes too: two tell what moves."""
 APART_S = 2.5
 """Between two samples: long enough for anything alive to move."""
 LOOK_AGAIN_S = 25.0
@@ -56,6 +59,8 @@ class Situation:
     wants_stacks: bool
     pid: int | None
     """Process to take stacks of; None when there is none any more."""
+    others: tuple[int, ...] = ()
+    """Further processes of the run: sampled with it, never waited for."""
     no_stacks: str | None = None
     """Why the failure has no stacks although the process may be there."""
 
@@ -72,7 +77,7 @@ class StackRounds:
     def advance(
         self, now: Situation, samples: Mapping[str, StackSample], *, has_incident: bool
     ) -> tuple[StackRequest, ...]:
-        """Requests of this cycle: at most one."""
+        """Requests of this cycle: at most one of the main process."""
         self._follow(now, has_incident=has_incident)
         if self.since_t is None or now.pid is None or self.failed is not None:
             return ()
@@ -111,7 +116,16 @@ class StackRounds:
             self.failed = f"no stack sample within {ANSWER_S:.0f} s, asked twice"
             return ()
         self._asked[label] = (now.now_t, times + 1)
-        return (StackRequest(label=label, pid=pid, reason=f"{now.failure}: {now.subject}"),)
+        reason = f"{now.failure}: {now.subject}"
+        others = now.others if label in OTHERS_AT and not times else ()
+        return (
+            StackRequest(label=label, pid=pid, reason=reason),
+            *(
+                StackRequest(label=f"{label}{OTHER}{one}", pid=one, reason=reason)
+                for one in others
+                if one != pid
+            ),
+        )
 
 
 class Incidents:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from dflash_watch.detectors.base import View
 from dflash_watch.endings import Judgement, judge_end
-from dflash_watch.model import Symptom, Verdict
+from dflash_watch.model import Source, Symptom, Verdict
 from dflash_watch.units import duration
 
 HARD_S = 6.0
@@ -39,6 +39,9 @@ NEVER_RETURN = (
     "gil-owner-fixed", "collective-waiting", "device-never-returns", "driver-call-held",
 )  # fmt: skip
 """Past the limit these prove a stall, whatever burns CPU: who waits for a GPU often spins."""
+WAITS = dict.fromkeys(("lock-file-wait", "forked-lock", "loader-stuck", "logger-wait"), 0.0)
+"""Waits that do not end by themselves, seen in stacks, and the stillness they ask for on top of
+their own before the first step."""
 PHASE_FAILURES = {
     "loading": "loading", "tuning": "compile-in-progress", "compiling": "compile-in-progress",
     "warm-up": "compile-in-progress", "evaluating": "eval-in-progress",
@@ -98,29 +101,11 @@ def _starting(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
     progress, window = view.progress, view.window
     if progress.first_step_t is not None:
         return None
-    still_s = progress.still_s(window)
-    failed = [one for name, one in named.items() if name.startswith(("worker-failed", "logged-"))]
-    seen_s = view.now_t - (window.first_t or view.now_t)
-    unseen_s = _unseen_silence_s(view)
-    if failed and (still_s >= STILL_S or unseen_s >= UNSEEN_SILENCE_S):
-        moves = f"nothing moves for {duration(still_s)}"
-        why = f"{failed[0].summary}; {moves if still_s else f'silent for {duration(unseen_s)}'}"
-        return Judgement(verdict=Verdict.STALLED, since_t=failed[0].since_t, why=why)
-    ticker = named.get("ticker-silent")
-    if ticker is not None and view.now_t - ticker.since_t > GIL_BEFORE_STEPS_S:
-        return Judgement(verdict=Verdict.STALLED, since_t=ticker.since_t, why=ticker.summary)
-    cycle = named.get("wait-cycle")
-    if cycle is not None and still_s >= STILL_S:
-        return Judgement(verdict=Verdict.STALLED, since_t=cycle.since_t, why=cycle.summary)
-    overdue = named.get("progress-overdue")
-    if overdue is not None and still_s >= STILL_S:
-        why = f"{overdue.summary}, nothing moves"
-        return Judgement(verdict=Verdict.STALLED, since_t=overdue.since_t, why=why)
-    unreadable = _unreadable(view)
-    if unreadable is not None:
-        since_t = window.first_t or view.now_t
-        return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=unreadable, failure="unknown")
+    stands = _stands(view, named) or _not_here(view, named)
+    if stands is not None:
+        return stands
     phase = progress.phase
+    seen_s = view.now_t - (window.first_t or view.now_t)
     since_t = phase.since_t if phase is not None else window.first_t or view.now_t
     if phase is None and seen_s > UNSTEPPED_S and progress.work.moves:
         why = f"it works, and no step was recognised in {duration(seen_s)}"
@@ -130,10 +115,46 @@ def _starting(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
     else:
         why = f"{phase.name} for {duration(view.now_t - phase.since_t)}, no step yet"
     failure = PHASE_FAILURES.get(phase.name) if phase is not None else None
-    late = overdue is not None or (phase is None and seen_s > UNSTEPPED_S)
+    late = "progress-overdue" in named or (phase is None and seen_s > UNSTEPPED_S)
     return Judgement(
         verdict=Verdict.INITIALISING, since_t=since_t, why=why, failure=failure, past_budget=late
     )
+
+
+def _stands(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
+    """What proves, before any step, that there will be none."""
+    still_s, unseen_s = view.progress.still_s(view.window), _unseen_silence_s(view)
+    failed = [one for name, one in named.items() if name.startswith(("worker-failed", "logged-"))]
+    if failed and (still_s >= STILL_S or unseen_s >= UNSEEN_SILENCE_S):
+        moves = f"nothing moves for {duration(still_s)}"
+        why = f"{failed[0].summary}; {moves if still_s else f'silent for {duration(unseen_s)}'}"
+        return Judgement(verdict=Verdict.STALLED, since_t=failed[0].since_t, why=why)
+    for name, least_s in (("ticker-silent", 0.0), ("wait-cycle", STILL_S), *WAITS.items()):
+        one = named.get(name)
+        if one is None or still_s < least_s or not one.starts:
+            continue
+        if name != "ticker-silent" or view.now_t - one.since_t > GIL_BEFORE_STEPS_S:
+            return Judgement(verdict=Verdict.STALLED, since_t=one.since_t, why=one.summary)
+    overdue = named.get("progress-overdue")
+    if overdue is not None and still_s >= STILL_S:
+        why = f"{overdue.summary}, nothing moves"
+        return Judgement(verdict=Verdict.STALLED, since_t=overdue.since_t, why=why)
+    return None
+
+
+def _not_here(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
+    """Nothing can be said of the run from here: it is elsewhere, or nothing of it may be read."""
+    elsewhere = named.get("run-elsewhere")
+    if elsewhere is not None and elsewhere.source == Source.PROCESS:
+        return Judgement(
+            verdict=Verdict.BLIND, since_t=elsewhere.since_t, why=elsewhere.summary,
+            failure="wrong-process",
+        )  # fmt: skip
+    unreadable = _unreadable(view)
+    if unreadable is None:
+        return None
+    since_t = view.window.first_t or view.now_t
+    return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=unreadable, failure="unknown")
 
 
 def _unreadable(view: View) -> str | None:

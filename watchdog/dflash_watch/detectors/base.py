@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,9 @@ class View:
     suspect_since_t: float | None = None
     """When the suspicion began whose stack samples count."""
     comparison: Comparison | None = None
-    """What moved between them; None with fewer than two."""
+    """What moved between them in the main process; None with fewer than two."""
+    standing: Mapping[int, Comparison] = field(default_factory=dict)
+    """pid -> the newest comparison since the last step, of each process of the run."""
     takes_stacks: bool = True
     """Will there be any?"""
 

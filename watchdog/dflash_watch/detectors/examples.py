@@ -99,9 +99,9 @@ def log(text: str, **more: object) -> tuple[LogSample, ...]:
     return (LogSample(**base),)
 
 
-def stacks(label: str, i: float, *threads: ThreadStack) -> StackSample:
+def stacks(label: str, i: float, *threads: ThreadStack, pid: int = PID) -> StackSample:
     """A stack sample taken i seconds after the start."""
-    return StackSample(t=T0 + i, pid=PID, label=label, tool="py-spy", threads=threads)
+    return StackSample(t=T0 + i, pid=pid, label=label, tool="py-spy", threads=threads)
 
 
 def thread(
@@ -111,6 +111,22 @@ def thread(
     file, function = leaf.rsplit(":", 1)
     rest: dict[str, Any] = dict(more)
     return ThreadStack(tid=tid, name=name, frames=(StackFrame(function, file, line),), **rest)
+
+
+def standing(tid: int, name: str, *places: str, **more: object) -> ThreadStack:
+    """A thread that stands at `file:function` places, innermost first, and uses no CPU."""
+    parts = [place.rsplit(":", 1) for place in places]
+    frames = tuple(StackFrame(function, file, 7) for file, function in parts)
+    rest: dict[str, Any] = {"cpu_ticks": 70, "state": "S", **more}
+    return ThreadStack(tid=tid, name=name, frames=frames, **rest)
+
+
+def twice(*threads: ThreadStack, steps: int = 14, pid: int = PID) -> tuple[Record, ...]:
+    """Steps end, nothing moves, and two samples find the same threads at the same places."""
+    silent = stuck_after(steps, 12, lambda s: worker("drafter-0", s, step=steps))
+    at = (("A", steps + 9), ("B", steps + 12))
+    samples = [stacks(label, i, *threads, pid=pid) for label, i in at]
+    return (*silent, *samples)
 
 
 def build_view(
@@ -131,8 +147,14 @@ def build_view(
             limits.observe(gap.phase, gap.longest_s, gap.steps, gap.over_s)
     waits = read_waits(window.told.workers)
     taken = window.samples.episode(suspect_since_t or T0)
+    others = window.samples.other_episodes(suspect_since_t or T0)
     return View(
         comparison=compare(taken) if len(taken) >= 2 else None,
+        standing={
+            samples[0].pid: compare(samples)
+            for samples in (taken, *others.values())
+            if len(samples) >= 2
+        },
         window=window, progress=progress, limit=limits.limit("training"), waits=waits,
         is_taught=limits.is_taught("training"),
         options=example.options, suspect_since_t=suspect_since_t,

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
+from dflash_watch.detectors.base import Answer, Detector, Example, View
 from dflash_watch.detectors.examples import T0, example, frames
-from dflash_watch.model import Severity, Source
-from dflash_watch.units import duration
+from dflash_watch.detectors.finite import phase_symptom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +26,7 @@ class Params:
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
     """The phase as it is known."""
-    phase = view.progress.phase
-    if phase is None or phase.name not in params.names:
-        return
-    text = f"{phase.name} for {duration(view.now_t - phase.since_t)}"
-    if phase.detail:
-        text += f": {phase.detail}"
-    sources = {"stacks": Source.STACKS, "log": Source.LOG, "process": Source.PROCESS}
-    source = sources.get(phase.source, Source.EVENTS)
-    yield symptom("run", Severity.INFO, phase.since_t, text, source)
+    yield from phase_symptom(view, params.names)
 
 
 def firing() -> Example:

@@ -45,6 +45,9 @@ class ThreadChange(Record, frozen=True, kw_only=True):
     helper: bool = False
     cpu_ratio: float | None = None
     """CPU seconds a second between the first and the last sample."""
+    frames: tuple[StackFrame, ...] = ()
+    """Of the last sample that has the thread, innermost first."""
+    state: str | None = None
 
 
 class Comparison(Record, frozen=True, kw_only=True):
@@ -156,6 +159,8 @@ def _change(row: Sequence[ThreadStack | None], span_s: float, ticks_per_s: int) 
         wait=wait_reason(last),
         helper=is_helper(last),
         cpu_ratio=ratio,
+        frames=last.frames,
+        state=last.state,
     )
 
 

@@ -41,11 +41,14 @@ _BLOCKING = _rules(
     ("subprocess", r"^_?(?:try_)?(?:wait|communicate|poll)$", r"(?:subprocess|popen_\w+)\.py$"),
     ("lock", r"^(?:acquire|__enter__|lock)", r"(?:threading|locks?|semaphore|synchronize)\.py$"),
     ("lock", r".", r"(?:^|/)locks\.py$"),
+    ("lock", r"^acquire(?:_lock)?$", r"."),
     ("peer", r"^(?:meet|_wait)$", r"dflash_train/averaging\.py$"),
     ("collective", r".", r"torch/distributed/(?!elastic|run|launcher)|deepspeed/comm/"),
     ("collective", r".", r"torch/nn/parallel/distributed\.py$"),
     ("collective", r"^(?:all_?gather|all_?reduce|reduce_?scatter|barrier|broadcast)", r"."),
-    ("device", r"^(?:synchronize|cudaStreamSynchronize|cudaDeviceSynchronize|cuStreamSync)", r"."),
+    ("collective", r"(?:^|::)(?:ProcessGroup(?:NCCL|Gloo|MPI)|WorkNCCL|ncclGroupEnd|ncclAll\w+)",
+     r"."),
+    ("device", r"^(?:synchronize|(?:cuda|hip)\w+Synchronize|cu(?:Stream|Event|Ctx)Sync)", r"."),
     ("device", r".", r"lib(?:cuda|cudart|nccl|hip)[\w.\-]*\.so"),
     ("socket", r"^(?:recv|recv_into|readinto|accept|connect|send|sendall|do_handshake|read)$",
      r"(?:socket|ssl|http/client|urllib3/[^/]*|redis/\w+)\.py$"),
@@ -53,6 +56,28 @@ _BLOCKING = _rules(
     ("poll", r"^(?:select|poll|wait|_poll|epoll_wait)$",
      r"(?:selectors|connection|libc[\w.\-]*\.so[\w.]*)(?:\.py)?$"),
 )  # fmt: skip
+# The same by native frames, as `py-spy --native`, gdb and pystack name them; most have no file.
+_NATIVE = _rules(
+    ("gil", r"^(?:take_gil|PyEval_(?:RestoreThread|AcquireThread)|PyGILState_Ensure)$", r""),
+    ("collective", r"(?:^|::)(?:ProcessGroup(?:NCCL|Gloo|MPI)|WorkNCCL|gloo::)", r""),
+    ("collective", r"^(?:nccl(?:GroupEnd|All\w+|Reduce\w+|Send|Recv)|MPI_\w+)", r""),
+    ("device", r"^(?:(?:cuda|hip)\w*Synchronize|cu(?:Stream|Event|Ctx)Sync)", r""),
+    ("collective", r"", r"libnccl[\w.\-]*\.so"),
+    ("device", r"^synchronize$", r""),
+    ("device", r"", r"lib(?:cuda|cudart|hip|amdhip)[\w.\-]*\.so"),
+    ("output", r"^_*(?:libc_|GI_+)*writev?$", r""),
+    ("socket", r"^_*(?:libc_|GI_+)*(?:recv(?:from|msg)?|send(?:to|msg)?|accept4?|connect)$", r""),
+    ("poll", r"^_*(?:libc_|GI_+)*(?:p?poll|p?select|epoll_p?wait)$", r""),
+    ("sleep", r"^_*(?:libc_|GI_+)*(?:clock_)?nanosleep\w*$", r""),
+    ("join", r"^_*(?:pthread_\w*join\w*|wait4|waitpid)$", r""),
+    ("file-lock", r"^_*(?:libc_|GI_+)*flock$", r""),
+    ("file", r"^_*(?:libc_|GI_+)*(?:p?read(?:64)?|fsync|fdatasync|open(?:at)?(?:64)?|fstatat\w*)$",
+     r""),
+    ("lock", r"^_*(?:GI_+)*(?:pthread_(?:mutex|cond|rwlock)|PyThread_acquire|lll_lock_wait)", r""),
+    ("lock", r"^_*(?:new_)?(?:sem_\w*wait|(?:do_)?futex_\w*wait)", r""),
+)  # fmt: skip
+NATIVE_NEAR = 12
+"""Native frames below the innermost Python frame in which a blocking call counts."""
 _CONDITION = _rules(("condition", r"^wait(?:_for)?$", r"threading\.py$"))
 
 # What a thread is busy with: anywhere in the stack, the leaf first.
@@ -90,14 +115,34 @@ _SYSCALLS = {
     "43": "socket",
     "73": "file-lock",
     "16": "device",
+    "0": "read",
+    "19": "read",
+    "1": "output",
+    "20": "output",
+    "17": "file",
+    "18": "file",
+    "74": "file",
+    "75": "file",
+    "217": "file",
+    "257": "file",
+    "262": "file",
 }
 _WCHAN = (
     ("nfs", "storage"),
     ("rpc_", "storage"),
     ("fuse", "storage"),
+    ("ceph", "storage"),
+    ("cifs", "storage"),
+    ("smb", "storage"),
+    ("ptlrpc", "storage"),
+    ("ldlm_", "storage"),
+    ("p9_", "storage"),
     ("futex", "lock"),
     ("nanosleep", "sleep"),
+    ("pipe_write", "output"),
     ("pipe", "pipe"),
+    ("tty_write", "output"),
+    ("unix_stream_sendmsg", "output"),
     ("poll", "poll"),
     ("nvidia", "device"),
     ("uvm", "device"),
@@ -113,6 +158,18 @@ _HELPERS = _rules(
     ("helper", r"^(?:_serve|_handle_\w+)$", r"multiprocessing/(?:resource_sharer|pool)\.py$"),
     ("helper", r".", r"torch/utils/tensorboard/|tensorboard/summary/|prometheus_client/"),
     ("helper", r"^_run$", r"dflash_events/(?:ticker|sink)\.py$"),
+    ("helper", r"^_pin_memory_loop$", r"utils/data/_utils/pin_memory\.py$"),
+    ("helper", r"^_monitor$", r"logging/handlers\.py$"),
+    (
+        "helper",
+        r".",
+        r"(?:^|/)(?:pydevd|debugpy|ipykernel|posthog|apscheduler|watchfiles)(?:/|\.py$)",
+    ),
+    (
+        "helper",
+        r"^(?:_periodically_flush|listen|_run$)",
+        r"(?:^|/)ray/(?:profiling|import_thread)\.py$",
+    ),
 )
 _HELPER_NAMES = re.compile(
     r"^(?:dflash-(?:events|ticker)|QueueFeederThread|tqdm_monitor|ThreadPoolExecutor-\d+_\d+"
@@ -125,18 +182,32 @@ def wait_reason(thread: ThreadStack) -> str:
 
     Returns:
         `queue-get queue-put lock file-lock join subprocess peer collective device socket sleep poll
-        condition storage disk stopped traced pipe` where it waits; `tune compile save load import`
-        where it works on something known; `none` for plain code; `unknown` without any evidence.
+        condition storage disk stopped traced pipe read output file gil` where it waits; `tune
+        compile save load import` where it works on something known; `none` for plain code;
+        `unknown` without any evidence.
     """
     if thread.state in ("T", "t"):
         return "stopped" if thread.state == "T" else "traced"
-    near = _first(_BLOCKING, thread.frames[:NEAR])
+    python = tuple(frame for frame in thread.frames if not is_native(frame))
+    near = _first(_BLOCKING, python[:NEAR]) or _first(_NATIVE, native_leaf(thread.frames))
     # Waiting on a lock while tuning is waiting; syncing the device while tuning is tuning.
     busy = _first(_BUSY, tuple(f for f in thread.frames if not _NOT_COMPILING.search(f.file)))
     if near in ("device", "sleep", "subprocess") and busy in ("tune", "compile"):
         return busy
-    known = near or _first(_CONDITION, thread.frames[:1]) or busy or _kernel_reason(thread)
+    known = _first(_CONDITION, python[:1]) if near in (None, "lock") else near
+    known = known or near or busy or _kernel_reason(thread)
     return known or ("none" if thread.frames else "unknown")
+
+
+def is_native(frame: StackFrame) -> bool:
+    """Is it a frame of C code, not of Python?"""
+    return not (frame.file.endswith((".py", ".pyx", ".pyi")) or frame.file.startswith("<"))
+
+
+def native_leaf(frames: tuple[StackFrame, ...]) -> tuple[StackFrame, ...]:
+    """The native frames that lie below the innermost Python frame, innermost first."""
+    count = next((i for i, frame in enumerate(frames) if not is_native(frame)), len(frames))
+    return frames[: min(count, NATIVE_NEAR)]
 
 
 def is_helper(thread: ThreadStack) -> bool:

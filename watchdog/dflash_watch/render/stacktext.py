@@ -36,6 +36,10 @@ _WAIT = {
     "stopped": "stopped by a signal",
     "traced": "held by a tracer",
     "pipe": "waits on a pipe",
+    "read": "waits in a read",
+    "output": "writes, and nobody takes it",
+    "file": "in a file operation",
+    "gil": "waits for the interpreter lock",
     "tune": "tunes a kernel",
     "compile": "compiles",
     "save": "saves",
@@ -79,8 +83,15 @@ def render_sample(sample: StackSample) -> str:
 
 
 def render_diff(samples: Sequence[StackSample], ticks_per_s: int = 100) -> str:
-    """What moved between samples of one process and what did not, the stuck ones first."""
-    return _diff(compare(samples, ticks_per_s), samples)
+    """What moved between samples and what did not, process by process, the stuck threads first."""
+    pids = dict.fromkeys(sample.pid for sample in samples)
+    if len(pids) < 2:
+        return _diff(compare(samples, ticks_per_s), samples)
+    parts = []
+    for pid in pids:
+        own = [sample for sample in samples if sample.pid == pid]
+        parts.append(f"process {pid}\n\n{_diff(compare(own, ticks_per_s), own)}")
+    return "\n\n\n".join(parts)
 
 
 def render_dump(frame: Frame, samples: Sequence[StackSample]) -> str:

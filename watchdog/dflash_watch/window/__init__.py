@@ -16,6 +16,7 @@ from dflash_watch.window.gpus import Gpus
 from dflash_watch.window.intake import clean_manifest
 from dflash_watch.window.kills import Kills
 from dflash_watch.window.logs import FeedFactory, Logs
+from dflash_watch.window.rooms import Rooms
 from dflash_watch.window.samples import Samples
 from dflash_watch.window.sight import Sight
 from dflash_watch.window.steady import SteadyClock
@@ -58,6 +59,7 @@ class Window:
         """Sources that have answered at least once."""
         self.kernel: list[str] = []
         self.kills = Kills()
+        self.rooms = Rooms()
 
     def take(self, record: Record) -> bool:
         """Take one record; False when it was seen already and changes nothing."""
@@ -109,6 +111,7 @@ class Window:
         self.kernel.extend(frame.kernel or ())
         del self.kernel[:-50]
         self.kills.take(frame.t, frame.host, is_gone=self.is_gone())
+        self.rooms.take(frame.t, frame.host)
         self._take_gaps(frame)
         return True
 

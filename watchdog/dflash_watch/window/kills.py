@@ -16,9 +16,13 @@ class Kills:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, HostSample]] = deque()
         self._gone_t: float | None = None
+        self._counted: int | None = None
+        self.rise_t: float | None = None
+        """When the counter of the run's own cgroup last rose."""
 
     def take(self, t: float, host: HostSample | None, *, is_gone: bool) -> None:
         """Remember a look, unless the end is too long ago for it to say anything."""
+        self._note_rise(t, host)
         if not is_gone:
             self._gone_t = None
         elif self._gone_t is None:
@@ -28,6 +32,13 @@ class Kills:
         self._seen.append((t, host))
         while self._gone_t is None and len(self._seen) > 1 and self._seen[1][0] < t - AROUND_S:
             self._seen.popleft()
+
+    def _note_rise(self, t: float, host: HostSample | None) -> None:
+        now = host.oom_kills if host is not None else None
+        if now is not None:
+            if self._counted is not None and now > self._counted:
+                self.rise_t = t
+            self._counted = now
 
     def in_cgroup(self) -> bool:
         """Did the counter of the run's own cgroup rise?"""

@@ -35,6 +35,7 @@ class HostReader:
             "cpus": os.cpu_count(),
             "load1": float(load[0]) if load else None,
             "cpu_busy_ratio": self._busy_ratio(),
+            "uptime_s": parse_uptime(proc.read_text(self._root + "/uptime", 128) or ""),
             "memory_total_bytes": memory.get("MemTotal"),
             "memory_available_bytes": memory.get("MemAvailable"),
         }
@@ -64,6 +65,14 @@ def parse_cpu(text: str) -> Optional[Tuple[int, int]]:
         return None
     ticks = [int(word) for word in line[1:9]]
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def parse_uptime(text: str) -> Optional[float]:
+    """What `/proc/uptime` says; lxcfs rewrites it, so no age is built on it, but `ps` does."""
+    try:
+        return float(text.split(maxsplit=1)[0])
+    except (IndexError, ValueError):
+        return None
 
 
 def parse_meminfo(text: str) -> Dict[str, int]:

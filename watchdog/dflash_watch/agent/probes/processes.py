@@ -15,6 +15,8 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 YOUNG_S = 3.0
 RANK_NAMES = (b"RANK", b"SLURM_PROCID", b"OMPI_COMM_WORLD_RANK", b"PMI_RANK")
 """torchrun's, then those of other launchers."""
+FDS_NEAR_LIMIT = 0.7
+"""Share of its limit from which a process may have raised it: then it is read again."""
 
 
 class ProcessFacts:
@@ -28,6 +30,7 @@ class ProcessFacts:
         self.is_python = proc.is_python(self.exe, stat.comm, argv)
         self.cmd = command_text(argv) if argv else f"[{stat.comm}]"
         self.rank = read_rank(root, stat.pid) if self.is_python else None
+        self.fd_limit = read_fd_limit(root, stat.pid)
 
 
 class ProcessReader:
@@ -86,7 +89,11 @@ class ProcessReader:
         sample["wchan"] = parse_wchan(proc.read_text(base + "wchan", 256))
         sample["syscall"] = parse_syscall(proc.read_text(base + "syscall", 256))
         fds = proc.list_fds(self._root, pid)
-        sample["num_fds"] = None if fds is None else len(fds)
+        if fds is not None:
+            sample["num_fds"] = len(fds)
+            if facts.fd_limit is not None and len(fds) > FDS_NEAR_LIMIT * facts.fd_limit:
+                facts.fd_limit = read_fd_limit(self._root, pid)
+        sample["fd_limit"] = facts.fd_limit
         return {key: value for key, value in sample.items() if value is not None or key == "age_s"}
 
 
@@ -102,6 +109,15 @@ def read_rank(root: str, pid: int) -> Optional[int]:
         if name in RANK_NAMES and value.isdigit() and len(value) < 9:
             values[name] = int(value)
     return next((values[name] for name in RANK_NAMES if name in values), None)
+
+
+def read_fd_limit(root: str, pid: int) -> Optional[int]:
+    """Soft limit of open descriptors; None when unlimited or refused."""
+    for line in (proc.read_text(f"{root}/{pid}/limits", 4096) or "").splitlines():
+        if line.startswith("Max open files"):
+            word = line[len("Max open files") :].split(None, 1)[:1]
+            return int(word[0]) if word and word[0].isdigit() else None
+    return None
 
 
 def parse_status(text: str) -> Dict[str, Any]:

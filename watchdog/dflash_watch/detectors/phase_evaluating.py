@@ -1,0 +1,44 @@
+"""The run evaluates.
+
+Sees:       phase events, lines of the log, frames of the main thread in stacks, growing files.
+Means:      no training step is due; an evaluation ends by itself.
+Wrong when: the evaluation itself hangs: its budget then ends.
+Source:     docs/run-directory.md, "phase"; docs/verdicts.md, "phases".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dflash_watch.detectors.base import Answer, Detector, Example, View
+from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.detectors.finite import phase_symptom
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Names of phases that are this one."""
+
+    names: frozenset[str] = frozenset({"evaluating"})
+
+
+def detect(view: View, params: Params) -> Iterator[Answer]:
+    """The phase as it is known."""
+    yield from phase_symptom(view, params.names)
+
+
+def firing() -> Example:
+    """Announced by an event."""
+    begin = {"kind": "phase", "seq": 1, "t": T0, "name": "evaluating", "edge": "begin"}
+    return example(frames(2, events=(begin,)), subject="run")
+
+
+def clear() -> Example:
+    """Announced and ended."""
+    begin = {"kind": "phase", "seq": 1, "t": T0, "name": "evaluating", "edge": "begin"}
+    end = {"kind": "phase", "seq": 2, "t": T0, "name": "evaluating", "edge": "end"}
+    return example(frames(2, events=(begin, end)))
+
+
+DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)
