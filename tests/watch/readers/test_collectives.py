@@ -130,16 +130,26 @@ def test_all_ranks_in_one_collective_blames_none_of_them() -> None:
     seen = parse_collective_log(text)
     assert (seen.suspects, seen.together, len(seen.ranks)) == ((), True, 4)
     assert {one.group for one in seen.ranks} == {"1"}
+    assert (seen.unheard, seen.remarks) == ((), ())
+
+
+def test_ranks_that_report_nothing_are_listed() -> None:
+    text = "".join(TIMEOUT.format(r=r, n=469508) for r in (1, 3, 2, 6))
+    seen = parse_collective_log(text)
+    assert (seen.unheard, seen.together) == ((0, 4, 5), True)
+    assert parse_collective_log(TIMEOUT.format(r=3, n=5)).unheard == ()
 
 
 def test_old_lines_without_counts_name_the_rank_far_behind() -> None:
     line = (
         "[E ProcessGroupNCCL.cpp:458] [Rank {r}] Watchdog caught collective operation timeout: "
-        "WorkNCCL(SeqNum={n}, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 25624887 ms\n"
+        "WorkNCCL(SeqNum={n}, OpType=ALLREDUCE, Timeout(ms)=1800000) "
+        "ran for 25624887 milliseconds\n"
     )
     text = line.format(r=0, n=96120) + line.format(r=0, n=96117) + line.format(r=7, n=64088)
     seen = parse_collective_log(text)
     assert [one.rank for one in seen.suspects] == [7]
+    assert "cannot date the hang" in seen.remarks[0]
     assert next(s for s in seen.ranks if s.rank == 0).waits_in.seq == 96117  # type: ignore[union-attr]
 
 

@@ -169,6 +169,7 @@ def test_settings_and_plans_are_no_progress(line: str) -> None:
         ("epoch 1 iter 4 loss 2", 1.0, 1e9 + 4),
         ("Epoch(train)  [2][  50/3000] loss: 1", 2.0, 2e9 + 50),
         ("Epoch 3/10", 3.0, 3.0),
+        ("INFO: End of epoch 252 / 500000   Time Taken: 40 sec", 252.0, 252.0),
     ],
 )
 def test_epochs_are_read_and_order_what_starts_again_with_them(

@@ -72,6 +72,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks called different collectives at one number."""
     together: bool = False
     """All known ranks stand in the same collective: the network or a device, not a late rank."""
+    unheard: tuple[int, ...] = ()
+    """Ranks of whom nothing is said: first to be asked when all that report agree."""
+    remarks: tuple[str, ...] = ()
+    """What a reader of these numbers must know."""
     note: str | None = None
     """What could not be read, and what to do instead."""
 
@@ -96,7 +100,26 @@ def assess(states: Iterable[RankState], note: str | None = None) -> Standing:
         suspects=tuple(suspects),
         mismatch=mismatch,
         together=together and mismatch is None and not suspects,
+        unheard=_unheard(ranks),
+        remarks=tuple(filter(None, (_late_clock(one) for one in ranks))),
         note=note,
+    )
+
+
+def _unheard(ranks: tuple[RankState, ...]) -> tuple[int, ...]:
+    known = {one.rank for one in ranks if one.rank is not None}
+    size = max((one.size for one in ranks if one.size), default=0)
+    if len(known) < 2 and not size:
+        return ()
+    return tuple(rank for rank in range(max([size - 1, *known]) + 1) if rank not in known)[:64]
+
+
+def _late_clock(one: RankState) -> str | None:
+    if one.waited_s is None or not one.timeout_s or one.waited_s < 2 * one.timeout_s:
+        return None
+    return (
+        f"rank {one.rank}'s watchdog fired after {one.waited_s:.0f} s with a limit of"
+        f" {one.timeout_s:.0f} s: its clock cannot date the hang"
     )
 
 

@@ -6,7 +6,7 @@ import re
 
 _SETTINGS = frozenset({
     "max", "maximum", "min", "total", "num", "number", "warmup", "up", "save", "saving", "log",
-    "logging", "accum", "accumulation", "decay", "per", "every", "each", "from", "until", "of", "n",
+    "logging", "accum", "accumulation", "decay", "per", "every", "each", "from", "until", "n",
     "inference", "sampling", "diffusion", "denoising", "optimization", "optimisation", "anneal",
     "annealing", "cycle",
 })  # fmt: skip
@@ -32,6 +32,8 @@ def is_setting(before: str, name: str) -> bool:
     if found is None:
         return False
     last = found.group(2)
+    if last == "of":
+        return found.group(1) in _SETTINGS
     if last in ("train", "training"):
         return plural or found.group(1) in _SETTINGS
     return last in _SETTINGS or (plural and last in _PLURAL_SETTINGS)
