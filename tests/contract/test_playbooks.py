@@ -188,7 +188,7 @@ def test_all_signatures_are_regular_expressions() -> None:
 
 def test_the_recorded_tuning_failure_is_recognised_in_the_thread_that_tuned() -> None:
     text = (LOGS / "autotune-oom-two-of-three-targets.log").read_text()
-    assert logged(text) == {("triton-autotune-oom", "target-1")}
+    assert logged(text) == {("triton-autotune-oom", "target-1"), ("kernels-missing", "run")}
 
 
 PLAIN_SHORTAGE = """\

@@ -154,6 +154,8 @@ class Ticker(Part, frozen=True, kw_only=True):
     late_s: float
     """How late it was woken last: the contention figure."""
     max_late_s: float
+    run_delay_s: float | None = None
+    """How long its thread has waited for a processor since it began: that much is the machine's."""
 
 
 class BeatPage(Part, frozen=True, kw_only=True):

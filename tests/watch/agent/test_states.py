@@ -12,7 +12,7 @@ import pytest
 from dflash_watch.agent import proc
 from dflash_watch.agent.look import MANY_THREADS_EVERY_S
 from dflash_watch.agent.probes.processes import ProcessReader, read_rank
-from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader
+from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader, run_delay_s
 from watch.agent.driving import state_of, wait_for
 
 # A vfork parent waits in state D until its child ends: here the child sleeps.
@@ -224,3 +224,19 @@ def test_a_process_of_a_launcher_is_known_by_its_rank_and_nothing_else_of_its_en
         b"".join(f"{name}={value}\0".encode() for name, value in entries.items())
     )
     assert read_rank(str(tmp_path), 7) == rank
+
+
+def test_the_time_a_thread_waited_for_a_processor_grows_and_is_unknown_of_one_that_is_gone():
+    pid = os.getpid()
+    waited_s = run_delay_s("/proc", pid, pid)
+    assert waited_s is None or waited_s >= 0.0
+    assert run_delay_s("/proc", pid, 2**22 - 1) is None
+
+
+def test_the_ticker_of_a_beat_page_gets_its_share_of_waiting(tmp_path):
+    task = tmp_path / "7/task/9"
+    task.mkdir(parents=True)
+    (task / "schedstat").write_text("12345 2500000000 17\n")
+    assert run_delay_s(str(tmp_path), 7, 9) == 2.5
+    (task / "schedstat").write_text("12345\n")
+    assert run_delay_s(str(tmp_path), 7, 9) is None

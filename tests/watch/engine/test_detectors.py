@@ -13,6 +13,7 @@ from dflash_watch.readers.facts import Signature
 
 DETECTORS = sorted(catalogue().items())
 SIGNATURES = (
+    Signature(failure="kernels-missing", pattern="fast path is not available"),
     Signature(failure="triton-autotune-oom", pattern="do_bench.*out of memory", multiline=True),
 )
 

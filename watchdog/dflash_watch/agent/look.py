@@ -15,7 +15,7 @@ from dflash_watch.agent.probes.host import HostReader
 from dflash_watch.agent.probes.kernel import KernelReader
 from dflash_watch.agent.probes.panes import PaneSource
 from dflash_watch.agent.probes.processes import ProcessReader
-from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader
+from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader, run_delay_s
 from dflash_watch.agent.run import RunView
 from dflash_watch.agent.tools import directories_of
 from dflash_watch.agent.writers import refusal
@@ -26,6 +26,8 @@ FEW_THREADS = 128
 """Up to so many threads the dearest file of each is read in every frame too."""
 COLLECT_WAIT_S = 0.05
 MAX_PROCESSES = 256
+TICKER = "dflash-ticker"
+"""Kernel name of the thread that only ticks (docs/run-directory.md, "beats")."""
 ROOM_WANTED = (("/dev/shm", "shm"), ("/tmp", "tmp"))  # noqa: S108 - their free room, nothing in them
 
 
@@ -82,6 +84,7 @@ class Look:
         if files is None:
             files = self._files.collect(now_s, COLLECT_WAIT_S)
         self._guard(gaps, "log", lambda: self._add_files(frame, files, host, gaps, now_s))
+        self._guard(gaps, "beats", lambda: self._add_run_delay(frame))
         self._guard(gaps, "gpu", lambda: self._add_gpus(frame, gaps))
         if host is not None:
             frame["host"] = host
@@ -212,6 +215,16 @@ class Look:
         reason = None if frame.get("logs") else refusal(self._root, self.run.pids[:8])
         if reason is not None:
             gaps.append({"source": "log", "reason": reason})
+
+    def _add_run_delay(self, frame: Dict[str, Any]) -> None:
+        """What of the ticker's lateness is the machine's, not the interpreter lock's."""
+        ticker = (frame.get("beats") or {}).get("ticker")
+        if ticker is None:
+            return
+        for pid, rows in (frame.get("threads") or {}).items():
+            for row in rows:
+                if row[1] == TICKER:
+                    ticker["run_delay_s"] = run_delay_s(self._root, int(pid), row[0])
 
     def _add_gpus(self, frame: Dict[str, Any], gaps: List[Dict[str, Any]]) -> None:
         if self._gpus is not None and self._seq > 1:

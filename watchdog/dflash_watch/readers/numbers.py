@@ -126,6 +126,11 @@ def bad_numbers(line: str) -> list[tuple[str, str]]:
     return found
 
 
+def finite_norm(line: str) -> float | None:
+    """Gradient norm of a line, None where it has none or it is not finite."""
+    return _finite(_NORM.search(line)) if "norm" in line.lower() else None
+
+
 def read_counter(line: str) -> Reading | None:
     """The counter of a line in a known format (bars apart: `bars.parse_bar`), or None."""
     low = line.lower()

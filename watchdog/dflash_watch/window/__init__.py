@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dflash_watch.frame import Frame, Gap, Hello, LinkChange, Record, StackSample, Tick
+from dflash_watch.frame import Frame, Gap, Hello, HostSample, LinkChange, Record, StackSample, Tick
 from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
 from dflash_watch.readers.signatures import Matcher
 from dflash_watch.window.gpus import Gpus
 from dflash_watch.window.intake import clean_manifest
 from dflash_watch.window.kills import Kills
 from dflash_watch.window.logs import FeedFactory, Logs
+from dflash_watch.window.memory import Memory
+from dflash_watch.window.numerics import Numerics
 from dflash_watch.window.rooms import Rooms
 from dflash_watch.window.samples import Samples
 from dflash_watch.window.sight import Sight
@@ -48,6 +50,8 @@ class Window:
         self.logs = Logs(self._new_feed)
         self.told = Told()
         self.gpus = Gpus()
+        self.memory = Memory()
+        self.numerics = Numerics()
         self.samples = Samples()
         self.fresh_events: list[Event] = []
         """Events of the newest record only."""
@@ -108,6 +112,9 @@ class Window:
                 if isinstance(fact, StepSeen) and fact.tokens_per_s is not None:
                     self.told.throughput.take(fact.t, fact.tokens_per_s)
         self.gpus.take(frame.gpus, frame.t)
+        self.memory.take(frame)
+        self.numerics.take_events(self.fresh_events)
+        self.numerics.take_facts(self.logs.fresh)
         self.kernel.extend(frame.kernel or ())
         del self.kernel[:-50]
         self.kills.take(frame.t, frame.host, is_gone=self.is_gone())
@@ -167,6 +174,11 @@ class Window:
     def data_t(self) -> float:
         """Moment of the newest frame: silence counts up to there, not through a blind time."""
         return self.frame.t if self.frame is not None else self.now_t
+
+    @property
+    def host(self) -> HostSample | None:
+        """The machine around the run, as the newest frame has it."""
+        return self.frame.host if self.frame is not None else None
 
     @property
     def ticks_per_s(self) -> int:

@@ -18,7 +18,8 @@ _WHOLE = frozenset({
 })  # fmt: skip
 _NUMBERS = frozenset({
     "t", "m", "budget_s", "window_s", "tokens_per_s", "tokens_total", "loss", "lr", "grad_norm",
-    "padding_ratio", "acceptance_length", "seconds", "bytes", "started_t", "expected_tokens_per_s",
+    "padding_ratio", "acceptance_length", "estimate", "seconds", "bytes", "started_t",
+    "expected_tokens_per_s",
 })  # fmt: skip
 _TEXTS = frozenset({
     "kind", "worker", "name", "role", "device", "gpu_uuid", "edge", "detail", "kernel", "key",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dflash_watch.frame import BeatPage, BeatWorker
+from dflash_watch.frame import BeatPage, BeatWorker, Ticker
 from dflash_watch.window.intake import clean_event
 from dflash_watch.window.speed import Throughput
 
@@ -40,6 +40,8 @@ class Told:
         self.throughput = Throughput()
         self.newest: Event | None = None
         """Newest `throughput` event."""
+        self.reported: deque[Event] = deque(maxlen=KEPT)
+        """`throughput` events, newest last."""
         self.steps: deque[tuple[float, int]] = deque(maxlen=KEPT)
         """(moment, step) of throughput and heartbeat events."""
         self.failed: deque[Event] = deque(maxlen=KEPT)
@@ -47,6 +49,10 @@ class Told:
         """Kernel and key -> since when it is being tuned."""
         self.exit: Event | None = None
         self.beats: BeatPage | None = None
+        self.quality: deque[Event] = deque(maxlen=KEPT)
+        """`quality` events, newest last."""
+        self.ticks: deque[tuple[float, Ticker]] = deque(maxlen=KEPT)
+        """(moment, ticker) of the newest looks in which it had ticked."""
         self.beats_t: float | None = None
         self.workers: dict[str, BeatWorker] = {}
         self.depths: deque[tuple[float, int]] = deque(maxlen=KEPT)
@@ -74,23 +80,30 @@ class Told:
             case "phase":
                 self._phase(event, t)
             case "throughput":
-                self.newest = event
-                self._step(event, t)
-                tokens = event.get("tokens_per_s")
-                if tokens is not None:
-                    self.throughput.take(t, tokens)
-                depth, capacity = event.get("queue_depth"), event.get("queue_capacity")
-                self.capacity = capacity if isinstance(capacity, int) else self.capacity
-                if isinstance(depth, int):
-                    self.depths.append((t, depth))
+                self._report(event, t)
             case "heartbeat":
                 self._step(event, t)
             case "worker-failed":
                 self.failed.append(event)
             case "autotune":
                 self._tune(f"{event.get('kernel')} {event.get('key')}", event)
+            case "quality":
+                if event.get("acceptance_length") is not None:
+                    self.quality.append(event)
             case "exit":
                 self.exit = event
+
+    def _report(self, event: Event, t: float) -> None:
+        self.newest = event
+        self.reported.append(event)
+        self._step(event, t)
+        tokens = event.get("tokens_per_s")
+        if tokens is not None:
+            self.throughput.take(t, tokens)
+        depth, capacity = event.get("queue_depth"), event.get("queue_capacity")
+        self.capacity = capacity if isinstance(capacity, int) else self.capacity
+        if isinstance(depth, int):
+            self.depths.append((t, depth))
 
     def _step(self, event: Event, t: float) -> None:
         step = event.get("step")
@@ -124,6 +137,9 @@ class Told:
         """Take the beat page; one left over by another process is not believed."""
         if page is None or page.foreign:
             return
+        before = self.beats.ticker if self.beats is not None else None
+        if page.ticker is not None and (before is None or page.ticker.beats != before.beats):
+            self.ticks.append((t, page.ticker))
         self.beats, self.beats_t = page, t
         self.workers = {worker.name: worker for worker in page.workers}
         depths = [w.queue_depth for w in page.workers if w.queue_depth is not None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
+from dflash_watch.agent import proc
 from dflash_watch.agent.probes.processes import parse_status, parse_syscall, parse_wchan
 
 HELD_THREADS = 256
@@ -106,6 +107,12 @@ class ThreadReader:
         finally:
             if not hold:
                 held.close()
+
+
+def run_delay_s(root: str, pid: int, tid: int) -> Optional[float]:
+    """How long a thread has waited for a processor in its life; None where the kernel hides it."""
+    words = (proc.read_text(f"{root}/{pid}/task/{tid}/schedstat", 128) or "").split()
+    return int(words[1]) / 1e9 if len(words) == 3 and words[1].isdigit() else None
 
 
 def read_row(held: HeldThread, tid: int, *, with_switches: bool) -> Optional[Row]:
