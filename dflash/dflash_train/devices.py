@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from dflash_train.config import Config
@@ -14,14 +16,20 @@ def check_devices(config: Config) -> None:
     Raises:
         UsageError: names the key, the device, and what there is.
     """
+    check_names("target.devices", config.target.devices)
+    check_names("drafter.devices", config.drafter.devices)
+
+
+def check_names(key: str, devices: Sequence[str]) -> None:
+    """Refuse devices that are not here.
+
+    Raises:
+        UsageError: names `key`, the device, and what there is.
+    """
     here = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    for key, devices in (
-        ("target.devices", config.target.devices),
-        ("drafter.devices", config.drafter.devices),
-    ):
-        for device in devices:
-            if device not in here:
-                raise UsageError(f"{key}: no {device} here, expected one of {', '.join(here)}")
+    for device in devices:
+        if device not in here:
+            raise UsageError(f"{key}: no {device} here, expected one of {', '.join(here)}")
 
 
 def use_device(device: str) -> None:

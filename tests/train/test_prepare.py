@@ -54,6 +54,19 @@ def words_of(place, out, *more, data="chats.jsonl"):
             "--out", str(out), "--workers", "1", "--part-lines", "20", *more]  # fmt: skip
 
 
+ENVIRONMENT = {"PYTHONPATH": ":".join(sys.path)}
+
+
+def command_of(words):
+    """The same in a process of its own."""
+    return [
+        sys.executable,
+        "-c",
+        "import sys; from dflash_train.cli import main; sys.exit(main())",
+        *words,
+    ]
+
+
 def contents(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
@@ -70,14 +83,8 @@ def test_killed_with_sigkill_and_run_again_it_makes_the_same_bytes_and_leaves_no
     place, whole, tmp_path
 ):
     out = tmp_path / "out"
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from dflash_train.cli import main; sys.exit(main())",
-    ]
-    command += words_of(place, out, "--workers", "2")
-    environment = {"PYTHONPATH": ":".join(sys.path)}
-    first = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
+    command = command_of(words_of(place, out, "--workers", "2"))
+    first = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
     deadline = time.monotonic() + 120
     while not (out / "part-00001.json").exists():
         assert first.poll() is None
@@ -90,7 +97,7 @@ def test_killed_with_sigkill_and_run_again_it_makes_the_same_bytes_and_leaves_no
     assert json.loads((out / "corpus.json").read_text())["state"] == "building"
     with pytest.raises(UsageError, match="preparing was not finished; run the same prepare again"):
         shards.open_corpus(out)
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True)
     assert "600 lines" in done.stdout
     assert contents(out) == contents(whole)
 

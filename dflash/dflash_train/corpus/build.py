@@ -8,28 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
-import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Protocol
 
 from dflash_train.corpus import lengths as length_tables
 from dflash_train.corpus import shards
-from dflash_train.corpus.chat import Form
-from dflash_train.corpus.encode import EncodeOptions, Encoder, Part, encoder, tokenizer_hash
+from dflash_train.corpus.encode import EncodeOptions, Encoder, tokenizer_hash
 from dflash_train.corpus.header import HEADER_NAME, SCHEMA
 from dflash_train.corpus.inputs import Input, chunks_of, survey
-from dflash_train.errors import DflashError, UsageError
+from dflash_train.corpus.parts import Job, made
+from dflash_train.errors import UsageError
 
 SHOWN_PROBLEMS = 5
 
@@ -46,6 +40,8 @@ class PrepareRequest:
     """Lines of one part."""
     max_bad: int = 100
     """More bad lines than that end it."""
+    devices: tuple[str, ...] = ()
+    """Where the target answers, one process each; empty: `workers` processes, no target."""
 
 
 class Told(Protocol):
@@ -56,20 +52,6 @@ class Told(Protocol):
 
     def problem(self, file: str, line: int, reason: str) -> None:
         """One of the first bad lines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """One part, for a worker process."""
-
-    number: int
-    start: int
-    lines: Sequence[bytes]
-    file: str
-    form: Form
-    folder: Path
-    options: EncodeOptions
-    key: str
 
 
 def prepare(request: PrepareRequest, told: Told) -> dict[str, Any]:
@@ -189,7 +171,7 @@ def _all_parts(
     """
     total, done, bad = sum(one.num_lines for one in inputs), 0, 0
     notes = []
-    for note in _made(request, _jobs(request, inputs, key)):
+    for note in made(_jobs(request, inputs, key), request.workers, request.devices):
         notes.append(note)
         done += note["counts"]["lines"]
         for line, reason in note["problems"]:
@@ -206,11 +188,11 @@ def _all_parts(
     return notes
 
 
-def _jobs(request: PrepareRequest, inputs: Sequence[Input], key: str) -> Iterator[_Job]:
+def _jobs(request: PrepareRequest, inputs: Sequence[Input], key: str) -> Iterator[Job]:
     number = 0
     for one in inputs:
         for start, lines in chunks_of(one.path, request.part_lines):
-            yield _Job(
+            yield Job(
                 number=number,
                 start=start,
                 lines=lines,
@@ -221,89 +203,6 @@ def _jobs(request: PrepareRequest, inputs: Sequence[Input], key: str) -> Iterato
                 key=key,
             )
             number += 1
-
-
-def _made(request: PrepareRequest, jobs: Iterator[_Job]) -> Iterator[dict[str, Any]]:
-    """Notes in the order of `jobs`, made by as many processes as asked for."""
-    if request.workers == 1:
-        yield from map(make_part, jobs)
-        return
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    pool = ProcessPoolExecutor(request.workers, mp_context=context, initializer=_begin_worker)
-    waiting: deque[Future[dict[str, Any]]] = deque()
-    try:
-        for job in jobs:
-            waiting.append(pool.submit(make_part, job))
-            if len(waiting) > 2 * request.workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool:
-        raise DflashError(
-            "a process that prepares was killed (out of memory?)",
-            hint="run the same again, with fewer --workers",
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin_worker() -> None:
-    """A worker ends with whoever started it, and leaves Ctrl-C to it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        if parent is not None:
-            connection.wait([parent.sentinel])
-            os._exit(1)
-
-    threading.Thread(target=follow, name="parent-watch", daemon=True).start()
-
-
-def make_part(job: _Job) -> dict[str, Any]:
-    """The note of a part; the part itself is on disk."""
-    name = shards.part_name(job.number)
-    note_file, arrow = job.folder / f"{name}.json", job.folder / f"{name}.arrow"
-    known = _known_note(note_file, job.key)
-    if known is not None and shards.is_part_whole(arrow, known["entry"]):
-        return known
-    part = encoder(job.options).part(enumerate(job.lines, job.start), job.form)
-    data = shards.arrow_bytes(
-        [one.input_ids for one in part.documents],
-        [one.is_supervised for one in part.documents],
-        part.lines,
-    )
-    shards.write_whole(arrow, data)
-    note = _note(job, part, arrow.name, data)
-    shards.write_whole(note_file, shards.as_json(note))
-    return note
-
-
-def _known_note(file: Path, key: str) -> dict[str, Any] | None:
-    try:
-        note = json.loads(file.read_text(encoding="utf-8"))
-        return note if note["key"] == key else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # not there, or damaged: made again
-
-
-def _note(job: _Job, part: Part, name: str, data: bytes) -> dict[str, Any]:
-    sizes = Counter(len(one.input_ids) for one in part.documents)
-    return {
-        "key": job.key,
-        "file": job.file,
-        "counts": dict(sorted(part.counts.items())),
-        "problems": part.problems,
-        "lengths": {str(length): sizes[length] for length in sorted(sizes)},
-        "supervised": sum(sum(one.is_supervised) for one in part.documents),
-        "entry": {
-            "file": name,
-            "documents": len(part.documents),
-            "bytes": len(data),
-            "sha256": hashlib.sha256(data).hexdigest(),
-        },
-    }
 
 
 def _whole_header(

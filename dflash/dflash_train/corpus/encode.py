@@ -12,11 +12,18 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
+from jinja2 import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from dflash_train.corpus.chat import BadLineError, Form, PlainText, parse_line
-from dflash_train.corpus.template import ChatTemplate, Encoded, Way
+from dflash_train.corpus.chat import BadLineError, Conversation, Form, PlainText, parse_line
+from dflash_train.corpus.template import (
+    ChatTemplate,
+    Encoded,
+    Way,
+    one_line,
+    refuse_without_template,
+)
 from dflash_train.errors import UsageError
 
 
@@ -25,6 +32,25 @@ class Long(StrEnum):
 
     CUT = "cut"
     DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOptions:
+    """How the target answers anew; where it runs is no part of it."""
+
+    fingerprint: str
+    """Of the target."""
+    max_new_tokens: int = 2048
+    batch_size: int = 16
+    """Prompts answered together; part of the result, as sums run in another order in others."""
+    temperature: float = 0.0
+    """0: greedy."""
+    top_k: int = 0
+    """0: all tokens."""
+    top_p: float = 1.0
+    seed: int = 0
+    """With the line and the turn it decides all draws of an answer."""
+    dtype: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +68,8 @@ class EncodeOptions:
     block_size: int = 16
     """Shorter documents hold no whole block and are left out."""
     long: Long = Long.CUT
+    answers: AnswerOptions | None = None
+    """None: the answers in the data are learned from."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +80,8 @@ class Part:
     lines: list[int] = field(default_factory=list)
     """Line of each document."""
     counts: Counter[str] = field(default_factory=Counter)
-    """lines, empty, bad, documents, extra (beyond one a line), cut, long, short, unsupervised."""
+    """lines, empty, bad, documents, extra (beyond one a line), cut, long, short, unsupervised;
+    of the target's answers: answered, unfinished."""
     problems: list[tuple[int, str]] = field(default_factory=list)
     """(line, reason) of each bad line."""
 
@@ -91,11 +120,34 @@ class Encoder:
 
     def way(self, form: Form, first: bytes) -> Way:
         """How the loss mask of a file is found, judged by its first line that can be read."""
+        if self._options.answers is not None:
+            refuse_without_template(self.tokenizer)
+            return Way.ANSWERED
         try:
             is_text = isinstance(parse_line(first, form), PlainText)
         except BadLineError:
             is_text = False
         return Way.WHOLE_TEXT if is_text else self.chat().way
+
+    def prompt_ids(self, conversation: Conversation) -> list[int]:
+        """Tokens of a conversation with the prompt for an answer.
+
+        Raises:
+            BadLineError: the template refuses it.
+        """
+        options = {**self.template_options, **conversation.template_options}
+        tools = list(conversation.tools) if conversation.tools else None
+        try:
+            coded = self.tokenizer.apply_chat_template(
+                list(conversation.messages),
+                tools=tools,
+                add_generation_prompt=True,
+                return_dict=True,
+                **options,
+            )
+        except (TemplateError, TypeError, ValueError, KeyError) as error:
+            raise BadLineError(f"chat template: {one_line(error)}") from None
+        return list(coded["input_ids"])
 
     def part(self, lines: Iterable[tuple[int, bytes]], form: Form) -> Part:
         """Documents of numbered lines, and what became of those that gave none."""
@@ -111,7 +163,7 @@ class Encoder:
             if found is None:
                 part.counts["empty"] += 1
                 continue
-            self._sort_in(part, number, found)
+            self.sort_in(part, number, found)
         return part
 
     def _encode(self, line: bytes, form: Form) -> list[Encoded] | None:
@@ -124,7 +176,8 @@ class Encoder:
         is_word = [not bit for bit in coded["special_tokens_mask"]]
         return [Encoded(input_ids=coded["input_ids"], is_supervised=is_word)]
 
-    def _sort_in(self, part: Part, number: int, found: Sequence[Encoded]) -> None:
+    def sort_in(self, part: Part, number: int, found: Sequence[Encoded]) -> None:
+        """Take the documents of a line into `part`, or count why not."""
         part.counts["extra"] += max(0, len(found) - 1)
         if not found:
             part.counts["unsupervised"] += 1
