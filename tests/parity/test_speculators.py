@@ -1,7 +1,7 @@
 """Proof against code nobody here wrote: speculators 0.9.0 reads, computes and writes as we do.
 
 Tolerances: both compute in float32, ours through a fused attention, theirs through one that writes
-the scores out, so sums run in another order: 2e-5 absolute on logits of up to 8 (seen: 1.4e-6), 1e-5
+the scores out, so sums run in another order: 2e-5 absolute on logits up to 8 (seen: 1.4e-6), 1e-5
 relative on losses (seen: 8e-8). A wrong norm, index, position or mask moves them by 1e-2 and more.
 """
 
