@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import mmap
 import os
 import threading
 import time
 from pathlib import Path
+from typing import Iterator
 
 from dflash_events import layout as at
 from dflash_events.beat_reader import page_identity
@@ -31,9 +34,35 @@ class BeatPage:
         self._lock = threading.RLock()
         self._texts = {"": 0}
         self._memfd: int | None = None
+        self._shared_fd: int | None = None
         self._map = self._create(identity, unique, shm)
         self.words = memoryview(self._map).cast("q")
         self._write_header(identity)
+
+    def share(self) -> None:
+        """Other processes will add workers (`JoinedPage`): a lock on the file comes first now."""
+        if self.path is not None:
+            self._shared_fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other thread, and no other process, gives out texts or slots."""
+        with self._lock:
+            if self._shared_fd is None:
+                yield
+                return
+            fcntl.flock(self._shared_fd, fcntl.LOCK_EX)
+            try:
+                self._learn_texts()
+                yield
+            finally:
+                fcntl.flock(self._shared_fd, fcntl.LOCK_UN)
+
+    def _learn_texts(self) -> None:
+        """Texts that other processes have added."""
+        for number in range(len(self._texts), self.words[at.H_TEXTS_USED]):
+            start = (at.TEXTS_AT + number * at.TEXT_WORDS) * 8
+            self._texts[at.decode_text(self._map[start : start + at.TEXT_BYTES])] = number
 
     def _create(self, identity: Identity, unique: str, shm: Path) -> mmap.mmap:
         path = shm / f"{PREFIX}{identity.pid}-{identity.start_ticks}-{unique}"
@@ -79,11 +108,11 @@ class BeatPage:
         return known if known is not None else self._add_text(text)
 
     def _add_text(self, text: str) -> int:
-        with self._lock:
+        with self._alone():
             number = self._texts.get(text)
             if number is not None:
                 return number
-            number = len(self._texts)
+            number = self.words[at.H_TEXTS_USED]
             if number >= at.TEXTS:
                 return 0
             raw, start = at.encode_text(text), (at.TEXTS_AT + number * at.TEXT_WORDS) * 8
@@ -96,7 +125,7 @@ class BeatPage:
         """First word of a new worker slot, or None when all are taken (which is counted)."""
         name_number, role_number = self.text(name), self.text(role)
         device_number = self.text(device)
-        with self._lock:
+        with self._alone():
             words, used = self.words, self.words[at.H_SLOTS_USED]
             if used >= at.SLOTS:
                 words[at.H_WORKERS_LEFT_OUT] += 1
@@ -143,6 +172,7 @@ class BeatPage:
         copy[:] = self._map[:]
         self._map, self.words = copy, memoryview(copy).cast("q")
         self._lock = threading.RLock()
+        self._shared_fd = None
 
     def unlink(self) -> None:
         """Take the page's name away; whoever has it open still reads it."""
@@ -151,6 +181,38 @@ class BeatPage:
             self._memfd = None
         elif self.path is not None:
             remove_quietly(self.path)
+
+
+class JoinedPage(BeatPage):
+    """Another process's page, in which this one adds workers of its own.
+
+    What concerns the whole run - its phase, its end, the page's life - stays with the page's owner.
+    A page that cannot be opened leaves this process with a private one, which nobody else sees.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.note = path, None
+        self._lock = threading.RLock()
+        self._texts = {"": 0}
+        self._memfd = self._shared_fd = None
+        try:
+            self._shared_fd = os.open(path or "", os.O_RDWR | os.O_CLOEXEC)
+            self._map = mmap.mmap(self._shared_fd, at.PAGE_BYTES)
+        except (OSError, ValueError) as error:
+            self.path, self.note = None, f"page of the run not joined: {error}; private"
+            self._map = mmap.mmap(-1, at.PAGE_BYTES)
+        self.words = memoryview(self._map).cast("q")
+        if self.path is None:
+            self._write_header(Identity(os.getpid(), 0))
+
+    def set_phase(self, number: int) -> None:
+        """The run's phase is its owner's to say."""
+
+    def set_ended(self) -> None:
+        """The run's end is its owner's to say."""
+
+    def unlink(self) -> None:
+        """The page goes with its owner."""
 
 
 def _reserved_map(fd: int) -> mmap.mmap:

@@ -16,6 +16,7 @@ from typing import Mapping, Sequence
 from dflash_events import layout as at
 from dflash_events.beats import SHM, BeatPage, remove_dead_pages
 from dflash_events.emitter import Announcer
+from dflash_events.events import encode_event
 from dflash_events.figures import ending_of, training_steps, wait_shares
 from dflash_events.identity import Identity, read_identity
 from dflash_events.manifest import process_facts, size_of, write_manifest
@@ -24,6 +25,7 @@ from dflash_events.schema import (
     BEATS_NAME,
     EVENTS_NAME,
     LOG_NAME,
+    PERIODIC_KINDS,
     ROLES,
     SCHEMA,
 )
@@ -57,6 +59,8 @@ class RunWriter(Announcer):
         incidents_path: where a watchdog started by the run keeps its incidents.
         every_s: pace of heartbeats.
         shm: where the beat page lies.
+        launch: what tells this start of several processes from every other, and how many they are;
+            None for a run of one process.
     """
 
     def __init__(  # noqa: PLR0913 - the keys of run.json, each named by who calls
@@ -75,12 +79,13 @@ class RunWriter(Announcer):
         incidents_path: str | Path | None = None,
         every_s: float = 5.0,
         shm: Path = SHM,
+        launch: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(self._hand_over)
         self.run_dir = Path(os.path.abspath(run_dir))  # noqa: PTH100 - resolve() asks the disk
         self.run_id = uuid.uuid4().hex
         self.identity = read_identity() or Identity(os.getpid(), 0)
-        self.page = BeatPage(self.identity, self.run_id[:8], shm)
+        self.page = self._make_page(shm)
         self.total_steps = total_steps
         self._shm = shm
         # Re-entrant, as all locks here: a signal handler may interrupt its holder and say `exit`.
@@ -109,9 +114,17 @@ class RunWriter(Announcer):
             "faulthandler_signal": faulthandler_signal,
             "sources": dict(sources or {}),
         }
+        if launch is not None:
+            self._facts["launch"] = dict(launch)
         chores = Chores(self._write_manifest, self._heartbeat, self._leave)
-        self._sink = Sink(self.run_dir / EVENTS_NAME, self.page, chores, every_s=every_s)
+        self._sink = Sink(self._events_file(), self.page, chores, every_s=every_s)
         self._ticker = Ticker(self.page)
+
+    def _make_page(self, shm: Path) -> BeatPage:
+        return BeatPage(self.identity, self.run_id[:8], shm)
+
+    def _events_file(self) -> Path:
+        return self.run_dir / EVENTS_NAME
 
     # -- life --------------------------------------------------------------------------------
 
@@ -206,6 +219,17 @@ class RunWriter(Announcer):
         if not self._closed:
             self._sink.manifest_changed()
         return handle
+
+    def add_worker_facts(self, facts: dict[str, object]) -> None:
+        """A worker of another process of this run, for run.json."""
+        with self._lock:
+            self._worker_facts[str(facts.get("name"))] = facts
+        self._sink.manifest_changed()
+
+    def pass_on(self, event: dict[str, object]) -> None:
+        """An event of another process of this run, as it was, under our number."""
+        line, _ = encode_event({**event, "seq": next(self._numbers)})
+        self._hand_over(line, event.get("kind") in PERIODIC_KINDS)
 
     def phase(
         self, name: str, *, budget_s: float | None = None, detail: str | None = None

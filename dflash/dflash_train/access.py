@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PR_SET_NAME = 15
+PR_SET_PDEATHSIG = 1
 PR_SET_PTRACER = 0x59616D61
 PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
 STACKS_NAME = "stacks.txt"
@@ -39,13 +40,21 @@ def write_stacks(run_dir: Path) -> Path:
     return path
 
 
+def end_with_parent() -> None:
+    """SIGTERM to this process when the one that started it ends, however it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+
+
 @contextmanager
-def stack_signal(run_dir: Path) -> Iterator[int]:
+def stack_signal(run_dir: Path, rank: int = 0) -> Iterator[int]:
     """While it lasts, SIGUSR1 writes all stacks into `stacks.txt`; gives the signal's number.
+
+    Processes other than the first write into a file of their own, `stacks-1.txt`.
 
     Works while the interpreter lock is held, since the handler is plain C.
     """
-    with (run_dir / STACKS_NAME).open("a", encoding="utf-8") as file:
+    name = f"stacks-{rank}.txt" if rank else STACKS_NAME
+    with (run_dir / name).open("a", encoding="utf-8") as file:
         faulthandler.register(STACK_SIGNAL, file=file, all_threads=True, chain=False)
         try:
             yield int(STACK_SIGNAL)

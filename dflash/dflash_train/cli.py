@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dflash_train.commands import COMMANDS
-from dflash_train.errors import EXIT_FAILED, DflashError, UsageError
+from dflash_train.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, DflashError, UsageError
 
 if TYPE_CHECKING:
     from dflash_train.config import Config
@@ -74,7 +74,12 @@ def build_parser() -> argparse.ArgumentParser:
     add("--data", metavar="DIR|FILE", help="shards of prepare, or chats or text")
     add("--target-devices", metavar="LIST", help="one replica each, e.g. cpu,cpu or cuda:0-4")
     add("--drafter-devices", metavar="LIST", help="one replica each, e.g. cuda:5-7")
-    add("--launch", choices=LAUNCHES, default="auto", help="one process with threads, or many")
+    add(
+        "--launch",
+        choices=LAUNCHES,
+        default="auto",
+        help="one process, or one a drafter; auto: many on several GPUs",
+    )
     add("--watch", action=argparse.BooleanOptionalAction, default=True, help="watchdog beside it")
     add("--version", action=_Version, nargs=0, help="print the version and end")
     return parser
@@ -117,14 +122,44 @@ def _run_command(words: list[str]) -> int:
 
 
 def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, ...]]:
-    from dflash_train.run import RunRequest, execute  # noqa: PLC0415  (keeps --help fast)
-    from dflash_train.settings import resolve  # noqa: PLC0415
+    from dflash_train import launch  # noqa: PLC0415  (keeps --help fast)
+    from dflash_train.place import Place, check_place, place_of  # noqa: PLC0415
+    from dflash_train.run import RunRequest, execute, prepare_directory  # noqa: PLC0415
 
     is_resume, overrides = _split_words(given.words)
-    _refuse_unready(given)
     _refuse_without_packages()
     if given.run_dir is None:
         raise UsageError("--run-dir: missing", hint="e.g. --run-dir runs/demo")
+    place = place_of(os.environ)
+    is_ours = launch.LAUNCHED in os.environ
+    config = _resolved(
+        given, overrides, is_resume=is_resume, may_prepare=place.size == 1 or is_ours
+    )
+    if place.size == 1 and launch.wants_processes(given.launch, config, os.environ):
+        check_place(config, Place(size=config.num_drafters))
+        run_dir = prepare_directory(given.run_dir, resume=is_resume)
+        return launch.launch(words, config, run_dir), ()
+    check_place(config, place)
+    request = RunRequest(
+        config=config,
+        run_dir=given.run_dir,
+        command=("dflash-train", *words),
+        watch=given.watch,
+        resume=is_resume,
+        place=place,
+    )
+    result = execute(request)
+    # to its launcher an exit other than 0 is a failure; launch.py reads how the run ended
+    was_stopped = result.code == EXIT_STOPPED and is_ours and place.size > 1
+    return EXIT_DONE if was_stopped else result.code, result.stuck
+
+
+def _resolved(
+    given: argparse.Namespace, overrides: list[str], *, is_resume: bool, may_prepare: bool
+) -> Config:
+    """Settings from all places, with what target and data decide of them."""
+    from dflash_train.settings import resolve  # noqa: PLC0415  (see _run)
+
     overrides = [*settings_of_options(given), *overrides]
     if is_resume:
         config = _resumed_config(given, overrides)
@@ -138,24 +173,21 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
 
         config = settle(config)
     if config.data.path is not None:
-        config = _with_data(config, given.run_dir, is_resume=is_resume)
-    request = RunRequest(
-        config=config,
-        run_dir=given.run_dir,
-        command=("dflash-train", *words),
-        watch=given.watch,
-        resume=is_resume,
-    )
-    result = execute(request)
-    return result.code, result.stuck
+        config = _with_data(config, given.run_dir, is_resume=is_resume, may_prepare=may_prepare)
+    return config
 
 
-def _with_data(config: Config, run_dir: Path, *, is_resume: bool) -> Config:
+def _with_data(config: Config, run_dir: Path, *, is_resume: bool, may_prepare: bool) -> Config:
     """`config` with what its data decide; a file is prepared into the run directory first."""
     from dflash_train.corpus.settle import is_file, prepare_first, settle_data  # noqa: PLC0415
     from dflash_train.run import prepare_directory  # noqa: PLC0415  (see _run)
 
     if is_file(config.data):
+        if not may_prepare:
+            raise UsageError(
+                "--data: a file, and several processes would prepare it at once",
+                hint="dflash-train prepare first, or --launch processes instead of torchrun",
+            )
         config = prepare_first(config, prepare_directory(run_dir, resume=is_resume))
     return settle_data(config).check()
 
@@ -189,14 +221,6 @@ def _split_words(words: list[str]) -> tuple[bool, list[str]]:
             known = suggest(word, ("resume", *COMMANDS))
             raise UsageError(f"{word}: expected section.key=value or a command{known}")
     return is_resume, rest
-
-
-def _refuse_unready(given: argparse.Namespace) -> None:
-    """What this version does not do ends here, before anything is written."""
-    if given.launch == "processes":
-        raise UsageError(
-            "--launch processes: not in this version", hint="use --launch threads, one process"
-        )
 
 
 def _refuse_without_packages() -> None:

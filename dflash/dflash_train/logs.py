@@ -22,8 +22,9 @@ class _BelowWarning(logging.Filter):
 class _Lines(logging.Formatter):
     """`2026-11-29 17:10:02 text`; with the level's name from warnings up."""
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S")
+    def __init__(self, rank: int) -> None:
+        who = f"rank {rank}: " if rank else ""
+        super().__init__(f"%(asctime)s {who}%(message)s", "%Y-%m-%d %H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line = super().formatMessage(record)
@@ -42,8 +43,10 @@ class BarHandler(logging.Handler):
         tqdm.write(self.format(record), file=sys.stdout)
 
 
-def open_log(run_dir: Path, stdout: TextIO, stderr: TextIO) -> logging.Logger:
+def open_log(run_dir: Path, stdout: TextIO, stderr: TextIO, rank: int = 0) -> logging.Logger:
     """Configure the package's logger; each line is flushed as it is written.
+
+    Of several processes the first speaks, the others from warnings up and with their rank.
 
     A standard output that has gone away (a closed pipe) does not end a training run.
     """
@@ -56,8 +59,10 @@ def open_log(run_dir: Path, stdout: TextIO, stderr: TextIO) -> logging.Logger:
     trouble = logging.StreamHandler(stderr)
     trouble.setLevel(logging.WARNING)
     file = logging.FileHandler(run_dir / LOG_NAME, encoding="utf-8")
-    for handler in (screen, trouble, file):
-        handler.setFormatter(_Lines())
+    if rank:
+        file.setLevel(logging.WARNING)
+    for handler in (trouble, file) if rank else (screen, trouble, file):
+        handler.setFormatter(_Lines(rank))
         logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False

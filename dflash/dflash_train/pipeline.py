@@ -1,7 +1,8 @@
 """All workers of one process as threads: started, supervised, ended together.
 
-The launch shape of CPU machines and single GPUs. It is safe by rules: first calls one at a time
-(`locks.WarmUp`), no exception lost (`fate.Fate`), delivery in order (`queue.OrderedQueue`).
+All of a run on CPU machines and single GPUs; a drafter and its targets where each drafter has a
+process. It is safe by rules: first calls one at a time (`locks.WarmUp`), no exception lost
+(`fate.Fate`), delivery in order (`queue.OrderedQueue`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +26,12 @@ from dflash_train.devices import gpu_uuid, use_device
 from dflash_train.drill import Drill
 from dflash_train.errors import DflashError, PipelineStoppedError
 from dflash_train.fate import Fate
+from dflash_train.group import Group, PeerLostError
 from dflash_train.locks import NamedLock, WarmUp
 from dflash_train.logs import log_only_to_file
 from dflash_train.materials import Materials
+from dflash_train.meeting import ProcessMeeting
+from dflash_train.place import Place
 from dflash_train.queue import OrderedQueue
 from dflash_train.report import Reporter
 from dflash_train.stop import StopRequest
@@ -36,6 +41,26 @@ logger = logging.getLogger(__name__)
 
 LOOK_S = 0.2
 END_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Meeter:
+    """How the drafters meet: in this process, or through a group of processes."""
+
+    stop: StopRequest
+    group: Group | None = None
+
+    @property
+    def place(self) -> Place:
+        """Which process this is."""
+        return self.group.place if self.group else Place()
+
+    def meeting(self, drafters: tuple[str, ...], fate: Fate) -> GradientMeeting | ProcessMeeting:
+        """The meeting point of the drafters of this process with all others."""
+        if self.group is None:
+            return GradientMeeting(drafters, lambda: self.stop.is_requested, fate)
+        return ProcessMeeting(self.group, lambda: self.stop.is_requested)
+
 
 Body = Callable[[Worker], None]
 
@@ -47,13 +72,13 @@ def build_line(
     resumed: checkpoint.Checkpoint | None,
     writer: RunWriter,
     reporter: Reporter,
-    stop: StopRequest,
+    meeter: Meeter,
 ) -> Line:
-    """Queues, locks and meeting of a run, not yet started."""
-    fate = Fate()
-    first = (resumed.step if resumed else 0) * config.batches_per_step
-    targets = tuple(name for name in config.worker_names() if name.startswith("target-"))
-    drafters = tuple(name for name in config.worker_names() if name.startswith("drafter-"))
+    """Queues, locks and meeting of this process, not yet started."""
+    fate, place = Fate(), meeter.place
+    first = (resumed.step if resumed else 0) * config.batches_per_step // place.size
+    targets = tuple(f"target-{i}" for i in range(config.num_targets) if place.holds(i))
+    drafters = tuple(f"drafter-{i}" for i in range(config.num_drafters) if place.holds(i))
     weights_locks = {name: NamedLock(f"weights-of-{name}", fate) for name in drafters}
     return Line(
         config=config,
@@ -69,22 +94,23 @@ def build_line(
             capacity=config.pipeline.loader_capacity,
             lanes=1,
             shown_to_takers=False,
-            producers=("loader",),
+            producers=(place.name("loader"),),
             first=first,
             fate=fate,
         ),
         features=OrderedQueue(
             "hs-queue",
-            capacity=config.pipeline.queue_capacity,
+            capacity=max(config.pipeline.queue_capacity // place.size, 1),
             shown_to_takers=True,
             lanes=len(drafters),
             producers=targets,
             first=first,
             fate=fate,
         ),
-        meeting=GradientMeeting(drafters, lambda: stop.is_requested, fate),
+        meeting=meeter.meeting(drafters, fate),
         warm_up=WarmUp((*targets, *drafters), fate),
         weights_locks=weights_locks,
+        place=place,
     )
 
 
@@ -129,13 +155,18 @@ class ThreadPipeline:
 
     def _posts(self) -> list[tuple[str, str, int, str, Body]]:
         line, config = self._line, self._line.config
+        place = line.place
         posts: list[tuple[str, str, int, str, Body]] = [
-            ("loader", "loader", 0, "cpu", partial(workers.load_batches, line))
+            (place.name("loader"), "loader", place.rank, "cpu", partial(workers.load_batches, line))
         ]
         for i, device in enumerate(config.target.devices):
+            if not place.holds(i):
+                continue
             body: Body = partial(_target_body, line, device)
             posts.append((f"target-{i}", "target", i, device, body))
         for rank, device in enumerate(config.drafter.devices):
+            if not place.holds(rank):
+                continue
             body = partial(_drafter_body, line, rank, device)
             posts.append((f"drafter-{rank}", "drafter", rank, device, body))
         return posts
@@ -149,6 +180,9 @@ class ThreadPipeline:
             body(worker)
         except PipelineStoppedError:
             worker.ended()
+        except PeerLostError as error:  # told by the process that failed
+            worker.ended()
+            self._line.fate.fail(name, error)
         except BaseException as error:  # noqa: BLE001  (a worker's edge: no exception is lost)
             worker.failed(error)
             self._line.fate.fail(name, error)

@@ -34,11 +34,19 @@ class Reporter:
         writer: takes the events.
         first_step: steps done before this run began.
         show_bar: draw a progress bar on standard error.
+        speaks: False in all processes but the first: steps are counted and nothing is said.
     """
 
     def __init__(
-        self, config: Config, writer: RunWriter, first_step: int, *, show_bar: bool
+        self,
+        config: Config,
+        writer: RunWriter,
+        first_step: int,
+        *,
+        show_bar: bool,
+        speaks: bool = True,
     ) -> None:
+        self._speaks = speaks
         self._config, self._writer = config, writer
         self._first_step = first_step
         self._sums = torch.zeros(len(FIELDS))
@@ -73,6 +81,8 @@ class Reporter:
             queue: depth and capacity of the hidden-state queue.
         """
         self.done = done
+        if not self._speaks:
+            return
         if self._sums.device != sums.device:
             self._sums = self._sums.to(sums.device)
         self._sums += sums

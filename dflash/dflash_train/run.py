@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from dflash_events import RunWriter
 from dflash_events.manifest import source_hashes
+from dflash_events.ranks import JoinedWriter, RankCollector, await_run, launch_id
 from dflash_events.schema import EVENTS_NAME
 
 from dflash_train import access, logs, provenance
@@ -22,11 +24,15 @@ from dflash_train.errors import (
     UsageError,
 )
 from dflash_train.fate import describe
+from dflash_train.place import ALONE, Place
 from dflash_train.settings import as_mapping
 from dflash_train.stop import StopRequest
 from dflash_train.watch import Watchdog
 
 logger = logging.getLogger(__name__)
+
+JOIN_PATIENCE_S = 120.0
+"""How long the other processes wait for the first one's run.json."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,7 @@ class RunRequest:
     command: Sequence[str]
     watch: bool = True
     resume: bool = False
+    place: Place = ALONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,10 @@ def execute(request: RunRequest) -> RunResult:
     Raises:
         UsageError: the directory cannot be used; nothing was started.
     """
+    if request.place.size > 1:
+        access.end_with_parent()
+    if not request.place.is_first:
+        return _join(request)
     run_dir = prepare_directory(request.run_dir, resume=request.resume)
     logs.open_log(run_dir, sys.stdout, sys.stderr)
     stop = StopRequest()
@@ -67,19 +78,41 @@ def execute(request: RunRequest) -> RunResult:
     if not request.resume:
         say_what_is_set_aside(run_dir)
     try:
-        with (
-            access.stack_signal(run_dir) as number,
-            _writer(request, run_dir, watchdog, number) as writer,
-        ):
+        with access.stack_signal(run_dir) as number, ExitStack() as open_:
+            writer = _writer(request, run_dir, watchdog, number)
+            others = RankCollector(writer, request.place.size)
+            open_.enter_context(writer)
+            open_.enter_context(others)
             if request.watch:
                 watchdog.start()
-            return _train(request, run_dir, writer, stop, watchdog)
+            return _train(request, run_dir, writer, stop, watchdog.look, others)
     except Exception as error:
-        logs.log_only_to_file(traceback.format_exc())
-        hint = f"traceback in {run_dir / logs.LOG_NAME}"
-        raise DflashError(describe(error), hint=hint) from error
+        raise _unforeseen(error, run_dir) from error
     finally:
         watchdog.leave()
+
+
+def _join(request: RunRequest) -> RunResult:
+    """What a process other than the first does: its workers, and nothing for the whole run."""
+    run_dir, place = request.run_dir.absolute(), request.place
+    stop = StopRequest()
+    stop.install()
+    access.allow_tracing()
+    manifest = await_run(run_dir, launch_id(), JOIN_PATIENCE_S)
+    logs.open_log(run_dir, sys.stdout, sys.stderr, place.rank)
+    try:
+        with (
+            access.stack_signal(run_dir, place.rank),
+            JoinedWriter(run_dir, place.rank, manifest.get("beats_path")) as writer,
+        ):
+            return _train(request, run_dir, writer, stop, lambda: None, None)
+    except Exception as error:
+        raise _unforeseen(error, run_dir) from error
+
+
+def _unforeseen(error: Exception, run_dir: Path) -> DflashError:
+    logs.log_only_to_file(traceback.format_exc())
+    return DflashError(describe(error), hint=f"traceback in {run_dir / logs.LOG_NAME}")
 
 
 def say_what_is_set_aside(run_dir: Path) -> None:
@@ -131,6 +164,9 @@ def _writer(request: RunRequest, run_dir: Path, watchdog: Watchdog, stack_signal
         expected_tokens_per_s=config.report.expected_tokens_per_s,
         faulthandler_signal=stack_signal,
         incidents_path=watchdog.incidents if request.watch else None,
+        launch={"id": launch_id(), "processes": request.place.size}
+        if request.place.size > 1
+        else None,
     )
 
 
@@ -139,21 +175,28 @@ def _train(
     run_dir: Path,
     writer: RunWriter,
     stop: StopRequest,
-    watchdog: Watchdog,
+    look: Callable[[], None],
+    others: RankCollector | None,
 ) -> RunResult:
     from dflash_train import trainer  # noqa: PLC0415  (torch: seconds, and the run is visible by now)
 
-    training = trainer.Training(request.config, run_dir, writer, stop, watchdog.look)
+    training = trainer.Training(request.config, run_dir, writer, stop, look, request.place)
+
+    def end(code: int, reason: str, message: str | None = None) -> None:
+        if others is not None:
+            others.finish()  # `exit` is the last event
+        writer.exit(code, reason, message)
+
     try:
         is_whole = training.run(resume=request.resume)
     except DflashError as error:
         logger.error("%s", error)  # noqa: TRY400  (one line for people; the traceback is in the log file)
-        writer.exit(error.exit_code, "failed", str(error))
+        end(error.exit_code, "failed", str(error))
         return RunResult(code=error.exit_code, stuck=training.stuck())
     if not is_whole:
         logger.info("stopped on request (%s), checkpoint written", stop.signal_name)
-        writer.exit(EXIT_STOPPED, "stopped", f"stopped by {stop.signal_name}, checkpoint written")
+        end(EXIT_STOPPED, "stopped", f"stopped by {stop.signal_name}, checkpoint written")
         return RunResult(code=EXIT_STOPPED)
     logger.info("training is done: %d steps", request.config.optim.steps)
-    writer.exit(EXIT_DONE, "done")
+    end(EXIT_DONE, "done")
     return RunResult(code=EXIT_DONE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,15 +16,17 @@ from dflash_train import access, checkpoint, kernels
 from dflash_train.config import Config
 from dflash_train.devices import check_devices
 from dflash_train.errors import DflashError
+from dflash_train.group import Group, PeerLostError
 from dflash_train.materials import Materials, make_materials, make_untaught
-from dflash_train.pipeline import ThreadPipeline, build_line
+from dflash_train.pipeline import Meeter, ThreadPipeline, build_line
+from dflash_train.place import Place
 from dflash_train.report import Reporter
 from dflash_train.stop import StopRequest
-from dflash_train.workers import build_replica, save_checkpoint
+from dflash_train.workers import Line, build_replica, save_checkpoint
 
 logger = logging.getLogger(__name__)
 
-LOADING_BUDGET_S, TRAINING_DETAIL = 180.0, "threads"
+LOADING_BUDGET_S = 180.0
 
 
 class _StopWhileLoadingError(DflashError):
@@ -39,6 +42,7 @@ class Training:
         writer: open.
         stop: installed.
         on_look: called a few times a second while workers work.
+        place: which of the run's processes this is.
     """
 
     def __init__(
@@ -48,9 +52,12 @@ class Training:
         writer: RunWriter,
         stop: StopRequest,
         on_look: Callable[[], None],
+        place: Place,
     ) -> None:
         self._config, self._run_dir, self._writer = config, run_dir, writer
         self._stop, self._on_look = stop, on_look
+        self._place = place
+        self._group: Group | None = None
         self._pipeline: ThreadPipeline | None = None
 
     def run(self, *, resume: bool) -> bool:
@@ -64,12 +71,26 @@ class Training:
         """
         transformers_logging.set_verbosity_error()  # what is bound is said in our own lines
         torch.set_num_threads(self._config.pipeline.num_threads)
-        main = self._writer.worker("main", role="main", index=0, device="cpu")
+        name, rank = self._place.name("main"), self._place.rank
+        main = self._writer.worker(name, role="main", index=rank, device="cpu")
         access.name_process("dflash-train")
         check_devices(self._config)
+        if self._place.size == 1:
+            return self._run(main, resume=resume)
+        self._group = Group(self._place)
+        try:
+            is_whole = self._run(main, resume=resume)
+            self._group.wait()  # the first process has saved
+        except Exception as error:
+            self._group.tell_failure(str(error))
+            raise
+        self._group.close()
+        return is_whole
+
+    def _run(self, main: Worker, *, resume: bool) -> bool:
         with self._writer.phase("loading", budget_s=LOADING_BUDGET_S):
             resumed = self._resumed() if resume else None
-            materials = self._materials(main)
+            materials = self._materials_of_all(main)
         if materials is None:
             return False
         kernels.announce_tuning(self._writer)
@@ -77,19 +98,28 @@ class Training:
             self._config,
             self._writer,
             resumed.step if resumed else 0,
-            show_bar=sys.stderr.isatty() and sys.stdout.isatty(),
+            show_bar=self._place.is_first and sys.stderr.isatty() and sys.stdout.isatty(),
+            speaks=self._place.is_first,
         )
         line = build_line(
-            self._config, self._run_dir, materials, resumed, self._writer, reporter, self._stop
+            *(self._config, self._run_dir, materials, resumed),
+            *(self._writer, reporter, Meeter(self._stop, self._group)),
         )
-        self._pipeline = ThreadPipeline(line, self._stop, self._on_look)
+        self._pipeline = ThreadPipeline(line, self._stop, partial(self._look, line))
+        detail = "threads" if self._group is None else f"{self._place.size} processes"
         try:
-            with self._writer.phase("training", detail=TRAINING_DETAIL):
+            with self._writer.phase("training", detail=detail):
                 self._pipeline.run(main)
         finally:
             reporter.close()
         main.ended()
         return reporter.done == self._config.optim.steps
+
+    def _look(self, line: Line) -> None:
+        self._on_look()
+        cause = self._group.failure() if self._group else None
+        if cause is not None:
+            line.fate.fail("another process", PeerLostError(cause))
 
     def stuck(self) -> tuple[str, ...]:
         """Workers that could not be ended."""
@@ -99,6 +129,18 @@ class Training:
         found = checkpoint.load_newest(self._run_dir)
         logger.info("resuming from %s", found.path)
         return found
+
+    def _materials_of_all(self, main: Worker) -> Materials | None:
+        """The first process makes what is made, then the others read it."""
+        if self._group is None:
+            return self._materials(main)
+        materials = self._materials(main) if self._place.is_first else None
+        has_stopped = torch.tensor(int(self._place.is_first and materials is None))
+        with main.waiting("peer", object="materials", on="main"):
+            self._group.add(has_stopped)
+        if self._place.is_first or has_stopped:
+            return materials
+        return self._materials(main)
 
     def _materials(self, main: Worker) -> Materials | None:
         """None when a stop was requested meanwhile; then a checkpoint of step 0 is written."""

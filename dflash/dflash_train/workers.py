@@ -20,7 +20,9 @@ from dflash_train.fate import Fate
 from dflash_train.leak import leak_test
 from dflash_train.locks import NamedLock, WarmUp
 from dflash_train.materials import Materials, new_drafter
+from dflash_train.meeting import ProcessMeeting
 from dflash_train.metrics import FIELDS
+from dflash_train.place import ALONE, Place
 from dflash_train.queue import OrderedQueue, QueueClosedError
 from dflash_train.replica import DrafterReplica, FeatureBatch
 from dflash_train.report import Reporter
@@ -45,9 +47,11 @@ class Line:
     drill: Drill
     batches: OrderedQueue[Batch]
     features: OrderedQueue[FeatureBatch]
-    meeting: GradientMeeting
+    meeting: GradientMeeting | ProcessMeeting
     warm_up: WarmUp
     weights_locks: dict[str, NamedLock]
+    """Of the drafters in this process."""
+    place: Place = ALONE
 
     @property
     def first_step(self) -> int:
@@ -63,16 +67,25 @@ class Line:
         """The step a batch belongs to."""
         return batch_index // self.config.batches_per_step
 
+    def number(self, batch_index: int) -> int:
+        """Number of a batch among those of this process, by which its queues count."""
+        return batch_index // self.place.size
+
+    def lane(self, rank: int) -> int:
+        """Number of a drafter among those of this process."""
+        return rank // self.place.size
+
 
 def load_batches(line: Line, worker: Worker) -> None:
-    """Loader: every batch of the run, in order."""
+    """Loader: every batch of the run that goes to a drafter of this process, in order."""
     per_step = line.config.batches_per_step
-    for index in range(line.first_step * per_step, line.config.optim.steps * per_step):
+    first, last = line.first_step * per_step, line.config.optim.steps * per_step
+    for index in range(first + line.place.rank, last, line.place.size):
         step = line.step_of(index)
         line.drill.before_work(worker, step)
         batch = line.materials.source.batch(index)
         line.drill.before_give(worker, step)
-        line.batches.put(index, batch, worker, ())
+        line.batches.put(line.number(index), batch, worker, ())
         worker.beat(step)
     line.batches.close(worker.name)
 
@@ -90,7 +103,7 @@ def run_target(line: Line, worker: Worker, device: str) -> None:
     while True:
         line.drill.before_take(worker, step)
         try:
-            batch = line.batches.get(0, worker, lambda _: "loader")
+            batch = line.batches.get(0, worker, lambda _: line.place.name("loader"))
         except QueueClosedError:
             line.features.close(worker.name)
             return
@@ -98,7 +111,8 @@ def run_target(line: Line, worker: Worker, device: str) -> None:
         line.drill.before_work(worker, step)
         features = target.features(batch.input_ids_BT, batch.attention_BT)
         line.drill.before_give(worker, step)
-        line.features.put(batch.index, FeatureBatch(batch, features), worker, line.drafters)
+        item = FeatureBatch(batch, features)
+        line.features.put(line.number(batch.index), item, worker, line.drafters)
         worker.beat(step)
 
 
@@ -119,12 +133,13 @@ def run_drafter(line: Line, worker: Worker, rank: int, device: str) -> None:
             sums = replica.apply(meeting.parcels, step)
         done = step + 1
         worker.beat(done, items=(done - line.first_step) * line.config.optim.accumulation)
-        if rank == 0:
+        if line.lane(rank) == 0:
             depth = (line.features.depth, line.features.capacity)
             line.reporter.on_step(done, sums, meeting.parcels, depth)
+        if rank == 0:
             _save_if_due(line, worker, replica, done, must=meeting.stop)
         if meeting.stop:
-            if rank == 0:  # saved: the loader and the targets may go
+            if line.lane(rank) == 0:  # saved: the loader and the targets may go
                 line.fate.end()
             return
 
@@ -138,7 +153,7 @@ def _make_parcel(
     tokens, padded = 0, 0
     for _ in range(line.config.optim.accumulation):
         line.drill.before_take(worker, step)
-        item = line.features.get(rank, worker, line.batches.holder)
+        item = line.features.get(line.lane(rank), worker, line.batches.holder)
         line.drill.before_work(worker, step)
         sums += replica.accumulate(item)
         worker.beat()  # with accumulation a step is many batches long

@@ -67,13 +67,22 @@ class Command:
         self.run_dir = run_dir
 
     def start(self, *words: str) -> subprocess.Popen[str]:
+        return self._start(["-m", "dflash_train.cli"], words)
+
+    def torchrun(self, *words: str) -> subprocess.Popen[str]:
+        """Two processes under torchrun itself."""
+        head = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+        settings = ("--preset", "tiny", "--no-watch", *SMALL, *words)
+        return self._start([*head, "-m", "dflash_train.cli"], settings)
+
+    def _start(self, head: list[str], words: tuple[str, ...]) -> subprocess.Popen[str]:
         paths = os.pathsep.join(str(ROOT / name) for name in ("dflash", "watchdog", "tui"))
         return subprocess.Popen(
-            [sys.executable, "-m", "dflash_train.cli", *words, "--run-dir", str(self.run_dir)],
+            [sys.executable, *head, *words, "--run-dir", str(self.run_dir)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         )
 
     def train(self, *settings: str) -> subprocess.Popen[str]:

@@ -14,7 +14,6 @@ USAGE = [
     (["--preset", "tiny"], "--run-dir: missing"),
     (["--preset", "tiny", "--run-dir", "x", "optim.stps=1"], "did you mean steps?"),
     (["--preset", "tiny", "optim.stps=1", "--run-dir", "x"], "did you mean steps?"),
-    (["--preset", "tiny", "--run-dir", "x", "--launch", "processes"], "use --launch threads"),
     (["--target", "nowhere/at/all", "--run-dir", "x"], "target nowhere/at/all: no such folder"),
     (["--preset", "tiny", "--run-dir", "x", "--target-devices", "cuda:3-1"], "names no devices"),
     (["--preset", "tiny", "--run-dir", "x", "--drafter-devices", "gpu0"], "such as cpu, cuda:0"),
