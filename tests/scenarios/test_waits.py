@@ -297,3 +297,81 @@ def test_a_machine_whose_clocks_agree_has_no_artefact():
     run.host = {"uptime_s": run.boot_s}
     run.go(3)
     assert "ps-clock-artefact" not in {one.failure for one in run.last.candidates}
+
+
+def test_a_save_that_nobody_announced_is_seen_by_what_is_written():
+    run = loop()
+    run.stop_steps()
+    run.log_mode, run.cores = "silent", 0.0
+    for second in range(60):
+        run.main_changes = {"wchar": second * (30 << 20)}
+        run.go(1)
+    assert named(run) == ("quiet", "checkpoint-in-progress")
+    assert "writes 30.0 MiB/s" in run.last.summary
+    assert run.incidents() == []
+
+
+def test_a_log_that_is_written_while_nothing_else_moves_is_no_save():
+    run = loop()
+    run.freeze()
+    for second in range(60):
+        run.main_changes = {"wchar": second * 4096}
+        run.go(1)
+    assert run.last.failure != "checkpoint-in-progress"
+
+
+def test_weights_that_are_read_before_the_first_step_are_a_load():
+    run = Timeline.foreign(0, crew=(), steps_per_s=0.0, log_mode="none")
+    for second in range(30):
+        run.main_changes = {"rchar": second * (200 << 20)}
+        run.go(1)
+    assert named(run) == ("initialising", "loading")
+
+
+def test_a_compiler_that_is_parked_compiles_nothing():
+    parked = child(4100, comm="ninja", cmd="ninja", is_python=False, cpu_ticks=3)
+    run = Timeline.foreign(0, crew=(), steps_per_s=0.0, log_mode="silent")
+    run.extra_processes = (parked,)
+    run.go(40)
+    assert run.last.failure != "compile-in-progress"
+
+
+def test_an_evaluation_whose_loader_gives_nothing_is_no_excuse_for_ever():
+    run = loop()
+    stand(run, LOADER + ";/s/transformers/trainer.py:evaluation_loop", 60)
+    assert named(run) == ("quiet", "eval-in-progress")
+    assert run.incidents() == []
+    run.go(120)
+    assert named(run) == ("stalled", "dataloader-stuck")
+    assert run.verdicts()[-2:] == ["quiet", "stalled"]
+
+
+def test_an_evaluation_of_this_run_teaches_how_long_the_next_may_take():
+    run = Timeline.training(30)
+    for _ in range(2):
+        run.event("phase", name="evaluating", edge="begin")
+        run.stop_steps()
+        run.go(100)
+        limit = run.last.limit
+        run.event("phase", name="evaluating", edge="end")
+        run.steps_per_s = 12.0
+        run.go(5)
+    assert limit.seconds == pytest.approx(600.0, abs=20.0)
+    assert "6 x the longest so far" in limit.why
+
+
+def test_a_run_that_was_seen_before_begins_with_what_it_taught():
+    first = loop()
+    key, profile = first.engine.profile
+    again = Timeline.foreign(4, crew=(), steps_per_s=1.0, profiles={key: profile})
+    assert "earlier runs of this command" in again.engine.limits.limit("training").why
+
+
+def test_ranks_that_are_silent_are_sampled_before_a_collective_gives_up():
+    ranks = tuple(child(4100 + i, rank=i, cmd="python -u train.py") for i in range(2))
+    run = Timeline.foreign(30, crew=(), steps_per_s=1 / 120.0, extra_processes=ranks)
+    run.go(1500, every_s=5.0)
+    run.stop_steps()
+    run.go(400, every_s=5.0)
+    asked = {(one.label, one.pid) for one in run.asked if one.label != "census"}
+    assert {("A", PID), ("A/4100", 4100), ("A/4101", 4101)} <= asked

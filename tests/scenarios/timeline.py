@@ -41,6 +41,7 @@ from dflash_watch.frame import (
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.model import RunOptions, Snapshot, StackRequest
 from dflash_watch.playbooks import Playbook, load_playbooks
+from dflash_watch.profiles import Profile
 
 T0 = 1_790_000_000.0
 PID = 4000
@@ -97,6 +98,7 @@ class Timeline:
     is_ours: bool = True
     options: RunOptions = field(default_factory=RunOptions)
     limits: LearnedLimits | None = None
+    profiles: dict[str, Profile] = field(default_factory=dict)
     crew: tuple[str, ...] = CREW
     total_steps: int = 100_000
 
@@ -139,7 +141,7 @@ class Timeline:
     """pid of an extra process -> where its only thread stands."""
 
     def __post_init__(self) -> None:
-        self.engine = Engine(self.options, playbooks(), limits=self.limits)
+        self.engine = Engine(self.options, playbooks(), limits=self.limits, profiles=self.profiles)
         self.workers = {name: Worker(name, PID + 1 + i) for i, name in enumerate(self.crew)}
         self.records: list[Record] = []
         self.snapshots: list[Snapshot] = []

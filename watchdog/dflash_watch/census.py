@@ -5,6 +5,7 @@ A thread that vanishes later has no name any more.
 
 from __future__ import annotations
 
+from dflash_watch.detectors.base import View
 from dflash_watch.model import StackRequest, Verdict
 from dflash_watch.window import Window
 from dflash_watch.window.tracks import ZOMBIE
@@ -20,6 +21,8 @@ EARLY = 4
 """So many may follow each other closely, while threads are being started."""
 WELL = frozenset({Verdict.INITIALISING, Verdict.RUNNING, Verdict.SLOW})
 
+COLLECTIVE_TIMEOUT_S, DUMP_SHARE = 600.0, 0.5
+"""The earliest killer that is known: the default timeout of a collective."""
 MOST_OTHERS = 4
 """Other processes of a run of which stacks are taken with those of the main one."""
 
@@ -34,6 +37,16 @@ def other_pids(window: Window) -> tuple[int, ...]:
     ]
     alive.sort(key=lambda one: (one.track.moved_t or 0.0, one.sample.pid))
     return tuple(one.sample.pid for one in alive[:MOST_OTHERS])
+
+
+def is_near_a_killer(view: View) -> bool:
+    """Has a run of several ranks been silent for half of the time after which it is killed?
+
+    Stacks are taken by then, whatever limit the run has taught: afterwards nobody can.
+    """
+    ranks = {one.sample.rank for one in view.window.tracks.processes.values()} - {None}
+    silent_s = view.age_s() or 0.0
+    return len(ranks) > 1 and silent_s >= DUMP_SHARE * COLLECTIVE_TIMEOUT_S
 
 
 class Census:

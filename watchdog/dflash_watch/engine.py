@@ -5,42 +5,41 @@ The stream of records is the only input, so a recording replayed gives the same 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import msgspec
 
 from dflash_watch.board import build_board
-from dflash_watch.census import Census, other_pids
+from dflash_watch.census import Census, is_near_a_killer, other_pids
+from dflash_watch.comparisons import Comparisons
 from dflash_watch.detectors import run_all
 from dflash_watch.detectors.base import View
 from dflash_watch.detectors.collective_waiting import guilty_pid
 from dflash_watch.diagnosis import Diagnosis, diagnose, settling_look
 from dflash_watch.endings import Judgement
 from dflash_watch.findings import Findings, Line, notable
-from dflash_watch.frame import Frame, Record, StackSample
+from dflash_watch.frame import Frame, Record
+from dflash_watch.grounds import broken_views, own_evidence, told_once
 from dflash_watch.history import gaps_before
 from dflash_watch.incidents import BAD, Incidents, Situation
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.model import (
-    Evidence,
-    EvidenceKind,
     Limit,
     Link,
     RunOptions,
     Severity,
     Snapshot,
-    Source,
     StackRequest,
     Symptom,
     Verdict,
 )
 from dflash_watch.playbooks import Playbook
+from dflash_watch.profiles import Profile, profile_key
 from dflash_watch.progress import Progress
 from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.logtext import LogReader
-from dflash_watch.readers.stacks import Comparison, compare
 from dflash_watch.steps import fill_next, place_values
-from dflash_watch.unseen import gaps
 from dflash_watch.verdict import judge
 from dflash_watch.views import views_of
 from dflash_watch.window import Window
@@ -68,6 +67,7 @@ class Engine:
         playbooks: failure -> playbook (`playbooks.load_playbooks`).
         limits: learned in an earlier watching of the same run; of another they are dropped.
         takes_stacks: the stack samples that snapshots want will be taken.
+        profiles: of earlier runs, by `profiles.profile_key`.
     """
 
     def __init__(
@@ -77,8 +77,10 @@ class Engine:
         *,
         limits: LearnedLimits | None = None,
         takes_stacks: bool = True,
+        profiles: Mapping[str, Profile] | None = None,
     ) -> None:
-        self._takes_stacks = takes_stacks
+        self._takes_stacks, self._profiles = takes_stacks, profiles or {}
+        self._key: str | None = None
         self._options, self._playbooks = options, playbooks
         signatures = _signatures(playbooks.values())
         self._window = Window(lambda: LogReader(signatures), signatures)
@@ -97,14 +99,21 @@ class Engine:
         """The newest judgement that was not blind."""
         self._census = Census()
         self._alarmed = False
-        self._compared: dict[int, tuple[tuple[float, ...], Comparison]] = {}
-        self._stood: dict[int, Comparison] = {}
-        self._stood_since_t: float | None = None
+        self._comparisons = Comparisons()
 
     @property
     def limits(self) -> LearnedLimits:
         """What was learned; `to_data` of it survives a restart of the watchdog."""
         return self._limits
+
+    @property
+    def profile(self) -> tuple[str, Profile] | None:
+        """Under which name later runs of this command find what this one taught."""
+        taught = self._limits.profile(self._window.now_t)
+        if self._key is None or taught is None:
+            return None
+        before = self._profiles.get(self._key)
+        return self._key, taught if before is None else before.blended(taught)
 
     @property
     def progress(self) -> Progress:
@@ -148,12 +157,24 @@ class Engine:
         self._adopt()
         had_steps = self._progress.first_step_t is not None
         gap = self._progress.advance(self._window)
+        self._learn_phases()
         if not had_steps and self._progress.first_step_t is not None:
             self._learn_from_before()
         if gap is not None:
             if not self._alarmed:
                 self._limits.observe(gap.phase, gap.longest_s, gap.steps, gap.over_s)
             self._alarmed = False
+
+    def _learn_phases(self) -> None:
+        """Finite phases that ended teach; the one that lasts gets what earlier ones taught."""
+        ended, phase = self._progress.ended, self._progress.phase
+        if ended is not None:
+            spent_s = self._window.now_t - ended.since_t
+            if spent_s <= ended.budget_s:
+                self._limits.observe_phase(ended.name, spent_s)
+        if phase is not None and phase.budget_why is not None:
+            limit = self._limits.budget(phase.name, phase.budget_s)
+            self._progress.phase = replace(phase, budget_s=limit.seconds, budget_why=limit.why)
 
     def _learn_from_before(self) -> None:
         """The first steps that are seen may be the last of many."""
@@ -171,49 +192,29 @@ class Engine:
         if brought is not None and brought.identity == identity:
             self._limits = brought
         self._limits.identity = identity
+        main = self._window.main()
+        self._key = profile_key(self._options.where, main.sample.cmd) if main is not None else None
+        self._limits.prior = self._profiles.get(self._key or "")
 
     def _limit(self) -> Limit:
         phase = self._progress.phase
         if phase is not None:
-            return Limit(
-                seconds=phase.budget_s, why=f"budget of {phase.name}, known from {phase.source}"
-            )
+            why = phase.budget_why or f"budget of {phase.name}, known from {phase.source}"
+            return Limit(seconds=phase.budget_s, why=why)
         return self._limits.limit("training")
 
-    def _compare(self) -> Comparison | None:
-        """What moved between the samples of the present suspicion."""
-        since_t = self._incidents.rounds.since_t
-        taken = self._window.samples.episode(since_t) if since_t is not None else []
-        return self._read(taken) if len(taken) >= 2 else None
-
-    def _standing(self) -> dict[int, Comparison]:
-        """The newest comparison of each process since the last step; kept between two rounds."""
-        last_t, since_t = self._progress.last_step_t, self._incidents.rounds.since_t
-        if since_t is None or last_t != self._stood_since_t:
-            self._stood, self._stood_since_t = {}, last_t
-        if since_t is not None:
-            samples = self._window.samples
-            for taken in (samples.episode(since_t), *samples.other_episodes(since_t).values()):
-                if len(taken) >= 2:
-                    self._stood[taken[0].pid] = self._read(taken)
-        return dict(self._stood)
-
-    def _read(self, taken: Sequence[StackSample]) -> Comparison:
-        """Samples of one process compared, once for each new sample."""
-        pid = taken[0].pid
-        at = tuple(sample.t for sample in taken)
-        known = self._compared.get(pid)
-        if known is None or known[0] != at:
-            known = self._compared[pid] = (at, compare(taken, self._window.ticks_per_s))
-        return known[1]
-
     def _view(self) -> View:
+        window, progress, limits = self._window, self._progress, self._limits
+        since_t, ticks = self._incidents.rounds.since_t, window.ticks_per_s
         return View(
-            window=self._window, progress=self._progress, limit=self._limits.limit("training"),
-            is_taught=self._limits.is_taught("training"), options=self._options,
-            waits=read_waits(self._window.told.workers),
-            suspect_since_t=self._incidents.rounds.since_t, comparison=self._compare(),
-            standing=self._standing(), takes_stacks=self._takes_stacks,
+            window=window, progress=progress, limit=limits.limit("training"),
+            is_taught=limits.is_taught("training"), options=self._options,
+            waits=read_waits(window.told.workers), suspect_since_t=since_t,
+            comparison=self._comparisons.current(window.samples, since_t, ticks),
+            standing=self._comparisons.standing(
+                window.samples, since_t, progress.last_step_t, ticks
+            ),
+            takes_stacks=self._takes_stacks,
         )  # fmt: skip
 
     def _judge(self, view: View, symptoms: tuple[Symptom, ...]) -> Judgement:
@@ -238,6 +239,7 @@ class Engine:
         opens = now.verdict in BAD or (book is not None and book.incident and bool(found.since_t))
         names = {one.name for one in symptoms}
         overdue = view.is_due() and view.is_taught and self._progress.phase is None
+        overdue = overdue or is_near_a_killer(view)
         gone = view.window.is_gone() or "main-process-zombie" in names
         ended = now.verdict in {Verdict.FINISHED, Verdict.CRASHED} and "exit-overdue" not in names
         own_word = (
@@ -304,8 +306,8 @@ class Engine:
             last_verdict=self._seeing.verdict if blind and self._seeing else None,
             failure=found.failure, subject=found.subject, severity=severity,
             confidence=found.confidence, summary=found.summary,
-            evidence=_once(
-                (*_own_evidence(view, now, symptoms), *found.evidence, *_gaps(views, now, found))
+            evidence=told_once(
+                own_evidence(view, now, symptoms), found.evidence, broken_views(views, now, found)
             ),
             explains=found.explains, candidates=found.candidates, limit=self._limit(),
             views=views,
@@ -346,48 +348,6 @@ def _no_stacks(window: Window, *, gone: bool, own_word: bool) -> str | None:
 
 def _signatures(playbooks: Iterable[Playbook]) -> tuple[Signature, ...]:
     return tuple(one for book in playbooks for one in book.signatures())
-
-
-def _own_evidence(view: View, now: Judgement, symptoms: Sequence[Symptom]) -> tuple[Evidence, ...]:
-    """What the verdict itself stands on, with the source of the symptom it quotes."""
-    quoted = next((one.source for one in symptoms if one.summary in now.why), None)
-    source = quoted or {
-        "log": Source.LOG, "beats": Source.BEATS, "events": Source.EVENTS,
-    }.get(view.progress.source or "", Source.PROCESS)  # fmt: skip
-    if now.verdict == Verdict.BLIND and quoted is None:
-        source = Source.LINK
-    told = [Evidence(kind=EvidenceKind.FOR, text=now.why, source=source)]
-    if now.verdict in {Verdict.RUNNING, Verdict.SLOW}:
-        told += _own_sights(view.window)
-    return tuple(told)
-
-
-def _gaps(views: Mapping[str, str], now: Judgement, found: Diagnosis) -> list[Evidence]:
-    """Views that broke; while the way is lost all of them did, and that is said."""
-    return [] if found.failure in {"watch-lost", "no-run"} else gaps(views, now.verdict)
-
-
-def _once(told: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """Without what says again what stands there already, in the same words or in fewer."""
-    kept: list[Evidence] = []
-    for fact in told:
-        if not any(one.kind == fact.kind and one.text.startswith(fact.text) for one in kept):
-            kept.append(fact)
-    return tuple(kept)
-
-
-def _own_sights(window: Window) -> list[Evidence]:
-    """What else is seen of a run that gets on: cards that answer, the queue."""
-    told = []
-    rows = window.gpus.tracks.values()
-    if rows and "gpu" not in window.gaps:
-        answer = sum(row.sample.state == "ok" for row in rows)
-        text = f"{answer}/{len(rows)} GPUs answer"
-        told.append(Evidence(kind=EvidenceKind.FOR, text=text, source=Source.GPU))
-    if window.told.depths and window.told.capacity:
-        text = f"queue {window.told.depths[-1][1]}/{window.told.capacity}"
-        told.append(Evidence(kind=EvidenceKind.FOR, text=text, source=Source.BEATS))
-    return told
 
 
 def _link(window: Window) -> Link:

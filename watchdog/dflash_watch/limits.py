@@ -1,7 +1,9 @@
 """How long silence may last: learned per phase from this run, and said with its reason.
 
 limit = clamp(8 x the usual longest gap, 2.5 x the longest gap ever seen, floor, ceiling); before
-eight gaps a generous start limit stands. A gap that raised an alarm is never learned.
+eight gaps a generous start limit stands, or twice the limit that earlier runs of the same command
+had. A finite phase may take six times as long as the longest of its kind. A gap that raised an
+alarm is never learned.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dflash_watch.model import Limit
+from dflash_watch.profiles import Profile
 from dflash_watch.units import duration
 
 FLOOR_S = 8.0
@@ -27,6 +30,10 @@ USUAL_TIMES = 8.0
 USUAL_QUANTILE = 0.98
 LONGEST_TIMES = 2.5
 KEPT = 512
+PRIOR_TIMES, PRIOR_FLOOR_S = 2.0, 60.0
+"""Of the limit that earlier runs of the command had, while this one has taught too little."""
+PHASE_TIMES, PHASE_FLOOR_S, PHASE_CEILING_S = 6.0, 300.0, 7200.0
+"""A checkpoint took 5 minutes and the next one 15: budgets of phases are generous."""
 
 
 class LearnedLimits:
@@ -35,6 +42,10 @@ class LearnedLimits:
     def __init__(self, identity: str | None = None) -> None:
         self.identity = identity
         """Whose gaps these are; those of another run are not believed."""
+        self.prior: Profile | None = None
+        """Of earlier runs of the same command."""
+        self._phases: dict[str, float] = {}
+        """Finite phase -> the longest time it took."""
         self._gaps: dict[str, deque[float]] = {}
         self._steps: dict[str, int] = {}
         self._over_s: dict[str, float] = {}
@@ -55,6 +66,30 @@ class LearnedLimits:
         seconds = gap_s if over_s is None else over_s
         self._over_s[phase] = self._over_s.get(phase, 0.0) + seconds
 
+    def observe_phase(self, name: str, seconds: float) -> None:
+        """A finite phase ended within its budget."""
+        if 0 < seconds < PHASE_CEILING_S:
+            self._phases[name] = max(self._phases.get(name, 0.0), seconds)
+
+    def budget(self, name: str, usual_s: float) -> Limit:
+        """How long a finite phase may take that says no budget of its own.
+
+        Args:
+            name: of the phase.
+            usual_s: what such a phase may take while none was seen.
+        """
+        known, of_whom = self._phases.get(name), "the longest so far"
+        if known is None and self.prior is not None:
+            known, of_whom = self.prior.phases.get(name), "the longest of earlier runs"
+        if known is None:
+            return Limit(seconds=usual_s, why=f"budget of {name} while none was seen")
+        seconds = min(max(PHASE_TIMES * known, PHASE_FLOOR_S), PHASE_CEILING_S)
+        return Limit(
+            seconds=seconds,
+            why=f"{PHASE_TIMES:g} x {of_whom} ({duration(known)}), at least"
+            f" {duration(PHASE_FLOOR_S)} = {duration(seconds)}",
+        )
+
     def is_taught(self, phase: str) -> bool:
         """Are enough steps known to learn from?"""
         steps, over_s = self._steps.get(phase, 0), self._over_s.get(phase, 0.0)
@@ -65,6 +100,8 @@ class LearnedLimits:
         gaps = sorted(self._gaps.get(phase, ()))
         steps, over_s = self._steps.get(phase, 0), self._over_s.get(phase, 0.0)
         if not self.is_taught(phase):
+            if self.prior is not None and phase == "training":
+                return _prior_limit(self.prior)
             return Limit(
                 seconds=START_S,
                 why=f"start limit: {steps} steps in {duration(over_s)} teach too little",
@@ -87,7 +124,7 @@ class LearnedLimits:
     def to_data(self) -> dict[str, Any]:
         """Plain data that JSON can hold."""
         gaps = {phase: [round(gap, 4) for gap in gaps] for phase, gaps in self._gaps.items()}
-        told = {"steps": self._steps, "over_s": self._over_s}
+        told = {"steps": self._steps, "over_s": self._over_s, "phases": self._phases}
         return {"schema": 1, "identity": self.identity, "gaps": gaps, **told}
 
     @classmethod
@@ -103,7 +140,22 @@ class LearnedLimits:
             limits._steps[phase] = int(value)
         for phase, value in _numbers(data.get("over_s")):
             limits._over_s[phase] = value
+        for name, value in _numbers(data.get("phases")):
+            limits.observe_phase(name, value)
         return limits
+
+    def profile(self, used_t: float) -> Profile | None:
+        """For later runs of the same command; None before enough was learned."""
+        if not self.is_taught("training"):
+            return None
+        limit_s, steps = self.limit("training").seconds, self._steps.get("training", 0)
+        return Profile(limit_s=limit_s, steps=steps, phases=dict(self._phases), used_t=used_t)
+
+
+def _prior_limit(prior: Profile) -> Limit:
+    seconds = min(max(PRIOR_TIMES * prior.limit_s, PRIOR_FLOOR_S), CEILING_S)
+    why = f"{PRIOR_TIMES:g} x the limit of earlier runs of this command"
+    return Limit(seconds=seconds, why=f"{why} ({duration(prior.limit_s)}) = {duration(seconds)}")
 
 
 MOST = 1e12

@@ -23,9 +23,6 @@ PHASES_OF_WAITS = {
 }  # fmt: skip
 SAVES = re.compile(r"^_?(?:write|save)_(?:checkpoint|model|state|weights)\w*$|^checkpoint_now$")
 EVALUATES = re.compile(r"^_?(?:run_)?(?:evaluat|validat(?:e|ion)(?:_|$)|eval_loop)\w*$")
-COMPILERS = re.compile(
-    r"^(cc1(plus)?|gcc|g\+\+|c\+\+|clang\S*|as|ld|nvcc|ptxas|cicc|ninja|collect2)$"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +33,22 @@ class Phase:
     since_t: float
     budget_s: float
     source: str
-    """`events`, `log`, `stacks`, `process`."""
+    """`events`, `log`, `stacks`, `process` (compilers, large writes or reads)."""
     detail: str | None = None
+    budget_why: str | None = None
+    """How the budget was arrived at; None: the run itself said it."""
 
 
 def build_phase(
     name: str, since_t: float, source: str, budget_s: float | None = None, detail: str | None = None
 ) -> Phase:
     """A phase with the budget it was told, else with the usual one."""
-    budget = budget_s or BUDGETS_S.get(name, START_BUDGET_S)
-    return Phase(name=name, since_t=since_t, budget_s=budget, source=source, detail=detail)
+    usual = BUDGETS_S.get(name, START_BUDGET_S)
+    why = None if budget_s else f"budget of {name} while none was seen"
+    return Phase(
+        name=name, since_t=since_t, budget_s=budget_s or usual, source=source, detail=detail,
+        budget_why=why,
+    )  # fmt: skip
 
 
 def told_phase(window: Window) -> Phase | None:
@@ -74,8 +77,3 @@ def phase_of_stacks(sample: StackSample) -> str | None:
         found.add("loading" if is_import else PHASES_OF_WAITS.get(wait_reason(thread), ""))
     order = ("tuning", "compiling", "checkpointing", "evaluating", "loading")
     return next((name for name in order if name in found), None)
-
-
-def is_compiler(comm: str) -> bool:
-    """Is a process of this name a compiler, assembler or linker?"""
-    return COMPILERS.match(comm) is not None

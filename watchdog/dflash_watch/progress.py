@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from dflash_watch.activity import busy_compiler, large_loads, large_writes
 from dflash_watch.phases import (
     BUDGETS_S,
     Phase,
     build_phase,
-    is_compiler,
     phase_of_stacks,
     told_phase,
 )
@@ -33,6 +33,8 @@ STEPPING_S = 5.0
 EVALUATION_S = 30.0
 """An evaluation bar that moved so lately explains silence of the steps."""
 UNNAMED_MOVES = 3
+HELD_S = 12.0
+"""A phase known by what the process tree does lasts for so long after the newest sign of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class Progress:
         self.loss: float | None = None
         self.phase: Phase | None = None
         """A finite phase that explains silence; None in plain training."""
+        self.ended: Phase | None = None
+        """The phase that the newest record ended."""
         self.work = Work()
         self.usual_cores: float | None = None
         """Cores in use while steps were made."""
@@ -88,6 +92,8 @@ class Progress:
         self._main_series: str | None = None
         self._evaluated_t: float | None = None
         """When a bar that counts an evaluation last moved."""
+        self._sign_t = 0.0
+        """When a phase was last seen in stacks, or by what the process tree does."""
 
     def advance(self, window: Window) -> StepGap | None:
         """Take the newest record; returns what it tells about gaps between steps."""
@@ -204,8 +210,13 @@ class Progress:
 
     def _take_phase(self, window: Window) -> None:
         found = told_phase(window) or self._seen_phase(window)
+        self.ended = None
         if self.phase is not None and (found is None or found.name != self.phase.name):
-            self.quiet_end_t = window.now_t
+            self.ended = self.phase
+            # Signs of it that merely grew old end it when they were seen.
+            aged = found is None and self.phase.source in ("stacks", "process")
+            stays = aged and not self._stepping(window)
+            self.quiet_end_t = self._sign_t if stays else window.now_t
         self.phase = found
         short = [e.get("name") for e in window.fresh_events if e.get("kind") == "phase"]
         for name in [found.name if found else None, *short]:
@@ -226,15 +237,34 @@ class Progress:
         if sample is not None and window.now_t - sample.t < fresh_s:
             name = phase_of_stacks(sample)
             if name is not None and not (name == "loading" and self.first_step_t is not None):
+                self._sign_t = sample.t
                 return self._since(name, sample.t, "stacks")
-        children = window.tracks.processes.values()
-        busy = next((one for one in children if is_compiler(one.sample.comm)), None)
-        if busy is not None:
-            return self._since("compiling", window.now_t, "process", busy.sample.comm)
-        loading = window.logs.loading[-1] if window.logs.loading else None
-        if self.first_step_t is None and loading is not None:
-            return self._since("loading", window.logs.loading[0].t, "log", loading.text)
-        return None
+        return self._busy_phase(window) or self._held_phase(window)
+
+    def _busy_phase(self, window: Window) -> Phase | None:
+        """Phase by what the process tree is busy with."""
+        compiler, loading = busy_compiler(window), window.logs.loading
+        if compiler is not None:
+            found = self._by_work("compiling", window, compiler)
+        elif self.first_step_t is not None:
+            found = self._by_work("checkpointing", window, large_writes(window))
+        elif loading:
+            return self._since("loading", loading[0].t, "log", loading[-1].text)
+        else:
+            found = self._by_work("loading", window, large_loads(window))
+        if found is not None:
+            self._sign_t = window.now_t
+        return found
+
+    def _by_work(self, name: str, window: Window, seen: str | None) -> Phase | None:
+        return self._since(name, window.now_t, "process", seen) if seen is not None else None
+
+    def _held_phase(self, window: Window) -> Phase | None:
+        """What it was busy with just now: work comes in bursts."""
+        known = self.phase
+        if known is None or known.source != "process" or window.now_t - self._sign_t > HELD_S:
+            return None
+        return known
 
     def _stepping(self, window: Window) -> bool:
         return self.last_step_t is not None and window.now_t - self.last_step_t < STEPPING_S

@@ -212,14 +212,10 @@ def _working(
 
 
 def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None) -> Judgement:
-    phase, now_t, age_s = view.progress.phase, view.now_t, view.age_s() or 0.0
-    if phase is not None and "progress-overdue" not in named:
-        why = f"{phase.name} for {duration(now_t - phase.since_t)}"
-        why += f" (budget {duration(phase.budget_s)})"
-        return Judgement(
-            verdict=Verdict.QUIET, since_t=phase.since_t, why=why,
-            failure=PHASE_FAILURES.get(phase.name),
-        )  # fmt: skip
+    in_phase = _in_phase(view, named)
+    if in_phase is not None:
+        return in_phase
+    now_t, age_s = view.now_t, view.age_s() or 0.0
     silence = f"no step for {_shown_age(view)} (limit {duration(view.limit.seconds)}"
     silence += f": {view.limit.why}{_counted(view)})"
     since_t = now_t - age_s
@@ -241,6 +237,27 @@ def _silent(view: View, named: Mapping[str, Symptom], previous: Judgement | None
     if previous is not None and previous.verdict != Verdict.QUIET and fresh:
         return _still(view, previous)
     return _unexplained(Verdict.QUIET, since_t, silence, still)
+
+
+def _in_phase(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
+    """Quiet within the budget of a finite phase, if the run is in one.
+
+    One that only stacks or log tell of does not excuse a wait that never ends.
+    """
+    phase = view.progress.phase
+    if phase is None:
+        return None
+    waits = next((named[name] for name in WAITS if name in named and named[name].starts), None)
+    if waits is not None and phase.source != "events":
+        return Judgement(verdict=Verdict.STALLED, since_t=waits.since_t, why=waits.summary)
+    if "progress-overdue" in named:
+        return None
+    why = f"{phase.name} for {duration(view.now_t - phase.since_t)}"
+    why += f" (budget {duration(phase.budget_s)})"
+    return Judgement(
+        verdict=Verdict.QUIET, since_t=phase.since_t, why=why,
+        failure=PHASE_FAILURES.get(phase.name),
+    )  # fmt: skip
 
 
 def _since_step(view: View) -> str:

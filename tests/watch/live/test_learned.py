@@ -1,9 +1,17 @@
 """Learned limits between two watchings."""
 
 from dflash_watch.clock import SystemClock
-from dflash_watch.commands.learned import LimitsKeeper, limits_path, read_limits
+from dflash_watch.commands.learned import (
+    MOST_PROFILES,
+    LimitsKeeper,
+    limits_path,
+    profiles_path,
+    read_limits,
+    read_profiles,
+)
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.place import Place, TargetChoice
+from dflash_watch.profiles import Profile
 
 LONG_S = 60.0
 HERE, RUN = Place(), TargetChoice(pid=7)
@@ -52,3 +60,36 @@ def test_a_disk_that_refuses_is_said_once_and_stops_nothing(tmp_path, caplog):
     keeper = LimitsKeeper(limits_path(tmp_path, HERE, RUN), SystemClock())
     keeper.close(learned(), LONG_S)
     assert caplog.text.count("learned limits not kept") == 1
+
+
+def keep(tmp_path, key: str, used_t: float) -> None:
+    keeper = LimitsKeeper(limits_path(tmp_path, HERE, RUN), SystemClock(), profiles_path(tmp_path))
+    profile = Profile(limit_s=9.0, steps=50, phases={"saving": 3.0}, used_t=used_t)
+    keeper.close(learned(), LONG_S, (key, profile))
+
+
+def test_profiles_of_commands_are_kept_beside_each_other_for_their_owner_only(tmp_path):
+    for number, key in enumerate(("one", "two")):
+        keep(tmp_path, key, float(number))
+    found = read_profiles(profiles_path(tmp_path))
+    assert {key: one.limit_s for key, one in found.items()} == {"one": 9.0, "two": 9.0}
+    assert found["two"].phases == {"saving": 3.0}
+
+
+def test_commands_not_seen_for_longest_are_forgotten(tmp_path):
+    path = profiles_path(tmp_path)
+    for number in range(MOST_PROFILES + 3):
+        LimitsKeeper(limits_path(tmp_path, HERE, RUN), SystemClock(), path)._write(
+            {"profile": (str(number), Profile(limit_s=9.0, steps=9, phases={}, used_t=number))}
+        )
+    found = read_profiles(path)
+    assert len(found) == MOST_PROFILES
+    assert "0" not in found
+
+
+def test_profiles_that_cannot_be_read_are_none(tmp_path):
+    path = profiles_path(tmp_path)
+    assert read_profiles(path) == {}
+    for text in ("[]", '{"profiles": 3}', '{"profiles": {"a": 7}}', "\0\xff"):
+        path.write_text(text)
+        assert read_profiles(path) == {}

@@ -1,7 +1,7 @@
-"""Learned limits between two watchings of the same run: a small file in the state directory.
+"""What was learned, between two watchings: small files in the state directory.
 
-The engine drops what belongs to another run; here it is kept under a name that the same command
-line finds again.
+Limits of a run are kept under a name that the same command line finds again; the engine drops what
+belongs to another run. Profiles of commands are kept for later runs of them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ from dflash_watch.clock import Clock
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.outlet import Outlet
 from dflash_watch.place import Place, TargetChoice
+from dflash_watch.profiles import Profile, profile_from_data
 
 SAVE_EVERY_S = 60.0
+MOST_PROFILES = 100
+"""Commands remembered; those not seen for longest are forgotten."""
+MOST_BYTES = 1 << 20
 logger = logging.getLogger(__name__)
 
 
@@ -40,11 +44,38 @@ def read_limits(path: Path) -> LearnedLimits | None:
     return LearnedLimits.from_data(data) if isinstance(data, dict) else None
 
 
-class LimitsKeeper:
-    """Saves now and then, and at the end, without holding up the watching."""
+def profiles_path(folder: Path) -> Path:
+    """Where the profiles of commands lie."""
+    return folder / "profiles.json"
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path, self._clock = path, clock
+
+def read_profiles(path: Path) -> dict[str, Profile]:
+    """Profiles by their name; what cannot be believed is left out."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            return {}
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    kept = data.get("profiles") if isinstance(data, dict) else None
+    found = {
+        str(key): profile_from_data(one)
+        for key, one in (kept.items() if isinstance(kept, dict) else ())
+    }
+    return {key: one for key, one in found.items() if one is not None}
+
+
+class LimitsKeeper:
+    """Saves now and then, and at the end, without holding up the watching.
+
+    Args:
+        path: of the limits of this command line.
+        clock: this machine's.
+        profiles: of the profiles of all commands; None keeps none.
+    """
+
+    def __init__(self, path: Path, clock: Clock, profiles: Path | None = None) -> None:
+        self._path, self._clock, self._profiles = path, clock, profiles
         self._saved_s = clock.monotonic_s()
         self._outlet: Outlet[dict[str, Any]] = Outlet("limits", self._write, capacity=1)
 
@@ -55,18 +86,33 @@ class LimitsKeeper:
             self._saved_s = now_s
             self._outlet.put(limits.to_data())
 
-    def close(self, limits: LearnedLimits, timeout_s: float) -> None:
-        """Save these, if they are of any run."""
+    def close(
+        self,
+        limits: LearnedLimits,
+        timeout_s: float,
+        profile: tuple[str, Profile] | None = None,
+    ) -> None:
+        """Save these, if they are of any run, and what later runs of the command may use."""
         if limits.identity is not None:
-            self._outlet.put(limits.to_data())
+            self._outlet.put({**limits.to_data(), "profile": profile})
         self._outlet.close(timeout_s)
 
     def _write(self, data: dict[str, Any]) -> None:
-        new = self._path.with_suffix(f".{os.getpid()}.new")
+        profile = data.pop("profile", None)
+        self._put(self._path, data)
+        if profile is not None and self._profiles is not None:
+            key, one = profile
+            known = {**read_profiles(self._profiles), key: one}
+            newest = sorted(known.items(), key=lambda kept: kept[1].used_t)[-MOST_PROFILES:]
+            told = {name: msgspec.to_builtins(kept) for name, kept in newest}
+            self._put(self._profiles, {"schema": 1, "profiles": told})
+
+    def _put(self, path: Path, data: dict[str, Any]) -> None:
+        new = path.with_suffix(f".{os.getpid()}.new")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             new.write_text(json.dumps(data), encoding="utf-8")
-            new.replace(self._path)
+            new.replace(path)
         except OSError as error:
             logger.warning("learned limits not kept: %s", error)
             with contextlib.suppress(OSError):  # an empty one is all that a full disk took

@@ -12,7 +12,13 @@ from dflash_watch.bundle import IncidentWriter
 from dflash_watch.clock import SystemClock
 from dflash_watch.commands.context import Context, incidents_dir, state_dir
 from dflash_watch.commands.keeping import Shelf
-from dflash_watch.commands.learned import LimitsKeeper, limits_path, read_limits
+from dflash_watch.commands.learned import (
+    LimitsKeeper,
+    limits_path,
+    profiles_path,
+    read_limits,
+    read_profiles,
+)
 from dflash_watch.commands.recording import Recorder
 from dflash_watch.commands.request import Request
 from dflash_watch.engine import Engine
@@ -52,8 +58,14 @@ def open_look(
     writer = IncidentWriter(folder, request.options, playbooks)
     shelf = Shelf(writer.write, writer.write_asked)
     limits = limits_path(state_dir(), request.place, request.target)
-    engine = Engine(request.options, playbooks, limits=read_limits(limits))
-    keeper = LimitsKeeper(limits, clock)
+    profiles = profiles_path(state_dir())
+    engine = Engine(
+        request.options,
+        playbooks,
+        limits=read_limits(limits),
+        profiles=read_profiles(profiles),
+    )
+    keeper = LimitsKeeper(limits, clock, profiles)
     recorder = Recorder(given.record, request.options, clock) if given.record else None
     live = Live(
         session,
@@ -68,7 +80,7 @@ def open_look(
         yield Look(live=live, target=request.target)
     finally:
         actions.close()
-        keeper.close(engine.limits, CLOSE_S)
+        keeper.close(engine.limits, CLOSE_S, engine.profile)
         shelf.close(CLOSE_S)
         if recorder is not None:
             recorder.close(CLOSE_S)

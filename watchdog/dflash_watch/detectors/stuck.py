@@ -14,7 +14,8 @@ from dflash_watch.readers.waits import is_helper, wait_reason
 from dflash_watch.units import duration
 
 BEFORE_STEPS_S = 90.0
-"""Before the first step nothing may have moved for so long until a wait counts."""
+"""Before the first step, and in a phase that nobody announced, nothing may have moved for so long
+until a wait counts."""
 WORKS_S = 600.0
 """Past its limit by so much, a wait counts although something of the run still works."""
 
@@ -39,9 +40,10 @@ class Stuck:
 
 def is_silent(view: View) -> bool:
     """Is a step due, or has nothing moved for long before the first one?"""
-    if view.progress.phase is not None and view.progress.phase.source == "events":
+    phase = view.progress.phase
+    if phase is not None and phase.source == "events":
         return False
-    if view.progress.first_step_t is None:
+    if phase is not None or view.progress.first_step_t is None:
         return not view.takes_stacks or view.progress.still_s(view.window) >= BEFORE_STEPS_S
     return view.is_due()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dflash_watch.frame import Frame, ProcessSample, ThreadSample
@@ -73,6 +73,8 @@ class ProcessTrack:
     sample: ProcessSample
     io: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
     """(boot time, bytes through read calls, bytes through write calls)."""
+    rss: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """(boot time, resident bytes)."""
     asleep_since_t: float | None = None
     """Since when the main thread has been in one and the same sleep call; None when it is not."""
 
@@ -84,6 +86,22 @@ class ProcessTrack:
         elif self.asleep_since_t is None or woke:
             self.asleep_since_t = t
         self.sample = sample
+
+    @staticmethod
+    def rate(
+        looks: Sequence[tuple[float, ...]], since_boot_s: float, columns: tuple[int, ...]
+    ) -> float | None:
+        """Growth a second of some columns since then; None while two looks are missing."""
+        kept = [look for look in looks if look[0] >= since_boot_s] or list(looks)[-2:]
+        if len(kept) < 2 or kept[-1][0] <= kept[0][0]:
+            return None
+        grown = sum(kept[-1][i] - kept[0][i] for i in columns)
+        return max(grown, 0.0) / (kept[-1][0] - kept[0][0])
+
+
+def _sum(rates: list[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
 
 
 def how_it_ended(status: int | None) -> tuple[int | None, str]:
@@ -142,6 +160,8 @@ class Tracks:
             moved = _moved_bytes(sample)
             if moved is not None:
                 known.io.append((frame.boot_s, *moved))
+            if sample.rss_bytes is not None:
+                known.rss.append((frame.boot_s, sample.rss_bytes))
         for key in [key for key in self.processes if key not in seen]:
             known = self.processes.pop(key)
             known.track.gone_t = frame.t
@@ -185,16 +205,19 @@ class Tracks:
 
     def io_per_s(self, since_boot_s: float) -> float | None:
         """Bytes a second through read and write calls of the whole tree."""
-        rates = []
-        for process in self.processes.values():
-            looks = [look for look in process.io if look[0] >= since_boot_s] or list(process.io)[
-                -2:
-            ]
-            if len(looks) < 2 or looks[-1][0] <= looks[0][0]:
-                continue
-            moved = looks[-1][1] - looks[0][1] + looks[-1][2] - looks[0][2]
-            rates.append(max(moved, 0) / (looks[-1][0] - looks[0][0]))
-        return sum(rates) if rates else None
+        return _sum([one.rate(one.io, since_boot_s, (1, 2)) for one in self.processes.values()])
+
+    def read_per_s(self, since_boot_s: float) -> float | None:
+        """Bytes a second through read calls of the whole tree."""
+        return _sum([one.rate(one.io, since_boot_s, (1,)) for one in self.processes.values()])
+
+    def written_per_s(self, since_boot_s: float) -> float | None:
+        """Bytes a second through write calls of the whole tree."""
+        return _sum([one.rate(one.io, since_boot_s, (2,)) for one in self.processes.values()])
+
+    def grown_per_s(self, since_boot_s: float) -> float | None:
+        """Bytes a second by which resident memory of the tree grew."""
+        return _sum([one.rate(one.rss, since_boot_s, (1,)) for one in self.processes.values()])
 
     def in_state(self, letters: frozenset[str] | str) -> Iterator[ProcessTrack]:
         """Processes that stand in one of these states."""
