@@ -39,11 +39,13 @@ class CollectiveLines:
     def __init__(self) -> None:
         self._states: dict[tuple[int, str], RankState] = {}
         self._named: list[Suspect] = []
+        self._found: Standing | None = None
 
     def feed(self, line: str) -> bool:
         """Take a line; True when it said something about a rank."""
         if not any(word in line for word in _HINT):
             return False
+        self._found = None
         line = line[:2000]
         if self._named_by_tool(line):
             return True
@@ -66,12 +68,13 @@ class CollectiveLines:
 
     def standing(self) -> Standing:
         """All ranks, with those that the text itself blames first."""
-        found = assess(_settled(self._states.values()))
-        if not self._named:
-            return found
-        return msgspec.structs.replace(
-            found, suspects=(*self._named, *found.suspects), together=False
-        )
+        if self._found is None:
+            found = assess(_settled(self._states.values()))
+            if self._named:
+                suspects = (*self._named, *found.suspects)
+                found = msgspec.structs.replace(found, suspects=suspects, together=False)
+            self._found = found
+        return self._found
 
     def _put(self, rank: int, group: str, changes: dict[str, object]) -> None:
         key = (rank, group)

@@ -12,6 +12,7 @@ import msgspec
 
 from dflash_watch.frame import LogSample
 from dflash_watch.readers import facts as f
+from dflash_watch.readers.collectivelog import CollectiveLines
 
 LINES = 200
 KEPT = 100
@@ -156,6 +157,9 @@ class Logs:
         self.tracebacks: deque[f.TracebackSeen] = deque(maxlen=KEPT)
         self.signatures: deque[f.SignatureSeen] = deque(maxlen=KEPT)
         self.loading: deque[f.LoadingSeen] = deque(maxlen=KEPT)
+        self.collectives = CollectiveLines()
+        self.collectives_t: float | None = None
+        """When the newest line about a rank's collectives was written."""
         self.done: f.DoneSeen | None = None
         self.phase: f.PhaseSeen | None = None
         self.repeat: f.RepeatSeen | None = None
@@ -176,12 +180,19 @@ class Logs:
         self._forget({sample.via for sample in samples or ()})
         for fact in self.fresh:
             self._note(fact)
+            self._note_collectives(fact)
 
     def _forget(self, current: set[str]) -> None:
         """Keep logs that are written now, and of the others those that grew last."""
         left = [via for via in self.tracks if via not in current]
         for via in sorted(left, key=lambda one: self.tracks[one].grown_t or 0.0)[:-MOST_LOGS]:
             del self.tracks[via]
+
+    def _note_collectives(self, fact: f.LogFact) -> None:
+        if isinstance(fact, f.LogRestarted):
+            self.collectives, self.collectives_t = CollectiveLines(), None
+        elif isinstance(fact, f.LineSeen) and self.collectives.feed(fact.text):
+            self.collectives_t = fact.t
 
     def _note(self, fact: f.LogFact) -> None:
         match fact:
