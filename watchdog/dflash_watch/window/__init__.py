@@ -18,6 +18,7 @@ from dflash_watch.window.kills import Kills
 from dflash_watch.window.logs import FeedFactory, Logs
 from dflash_watch.window.memory import Memory
 from dflash_watch.window.numerics import Numerics
+from dflash_watch.window.past import Past
 from dflash_watch.window.rooms import Rooms
 from dflash_watch.window.samples import Samples
 from dflash_watch.window.sight import Sight
@@ -25,6 +26,7 @@ from dflash_watch.window.steady import SteadyClock
 from dflash_watch.window.told import Event, Told
 from dflash_watch.window.tracks import ProcessTrack, Tracks
 
+CORES_OVER_S = 3.0
 Identity = tuple[int | None, int | None, str | None]
 
 
@@ -51,6 +53,7 @@ class Window:
         self.told = Told()
         self.gpus = Gpus()
         self.memory = Memory()
+        self.past = Past()
         self.numerics = Numerics()
         self.samples = Samples()
         self.fresh_events: list[Event] = []
@@ -113,6 +116,8 @@ class Window:
                     self.told.throughput.take(fact.t, fact.tokens_per_s)
         self.gpus.take(frame.gpus, frame.t)
         self.memory.take(frame)
+        cores = self.tracks.cpu_ratio(frame.boot_s - CORES_OVER_S, self.ticks_per_s)
+        self.past.take(frame, cores, self.fresh_events)
         self.numerics.take_events(self.fresh_events)
         self.numerics.take_facts(self.logs.fresh)
         self.kernel.extend(frame.kernel or ())
