@@ -68,9 +68,10 @@ class Match:
         """May it name the run? Symptoms that only keep something alive do not."""
         return any(one.starts for one in self.required)
 
-    def order(self) -> tuple[int, float, int]:
-        """For sorting: most severe first, then by score, then by how much it explains."""
-        return RANK[self.playbook.severity], self.score, len(self.playbook.explains)
+    def order(self) -> tuple[int, float, int, int]:
+        """For sorting: most severe, then by score, told first, most explained."""
+        first = min((one.order for one in self.required if one.order), default=0)
+        return RANK[self.playbook.severity], self.score, -first, len(self.playbook.explains)
 
 
 def diagnose(
@@ -80,6 +81,7 @@ def diagnose(
     symptoms: Sequence[Symptom],
     inconclusive: Sequence[Inconclusive],
     playbooks: Mapping[str, Playbook],
+    lead: str | None = None,
 ) -> Diagnosis:
     """Root cause of this moment.
 
@@ -90,16 +92,12 @@ def diagnose(
         symptoms: all that are there.
         inconclusive: what could not be decided.
         playbooks: failure -> playbook.
+        lead: failure found before over several verdicts (`find_roots`): it stays the root.
     """
     if any(one.name == "link-lost" for one in symptoms):
         inconclusive = ()  # nothing at all can be seen: no need to list what
-    matches = [
-        match
-        for match in (_match(book, verdict, symptoms) for book in playbooks.values())
-        if match is not None
-    ]
-    roots = [one for one in matches if not any(_hides(other, one) for other in matches)]
-    roots.sort(key=Match.order, reverse=True)
+    matches, roots = find_roots((verdict,), symptoms, playbooks)
+    roots.sort(key=lambda one: one.playbook.name == lead, reverse=True)
     top = next((one for one in roots if one.starts), None)
     if top is None and verdict == Verdict.SLOW and roots:
         top = roots[0]  # between the two bounds of a figure that hovers
@@ -127,8 +125,24 @@ def diagnose(
     )
 
 
-def _match(book: Playbook, verdict: Verdict, symptoms: Sequence[Symptom]) -> Match | None:
-    if verdict not in book.verdicts or not book.requires:
+def find_roots(
+    verdicts: Sequence[Verdict], symptoms: Sequence[Symptom], playbooks: Mapping[str, Playbook]
+) -> tuple[list[Match], list[Match]]:
+    """All playbooks that fit one of the verdicts, and those of them that no other explains away.
+
+    Returns:
+        Matches in the order of the playbooks; roots, the best first.
+    """
+    found = (_match(book, verdicts, symptoms) for book in playbooks.values())
+    matches = [match for match in found if match is not None]
+    roots = [one for one in matches if not any(_hides(other, one) for other in matches)]
+    return matches, sorted(roots, key=Match.order, reverse=True)
+
+
+def _match(
+    book: Playbook, verdicts: Sequence[Verdict], symptoms: Sequence[Symptom]
+) -> Match | None:
+    if not book.requires or not set(verdicts) & set(book.verdicts):
         return None
     required: list[Symptom] = []
     for group in book.requires:

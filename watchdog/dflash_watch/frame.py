@@ -112,6 +112,8 @@ class LogSample(Part, frozen=True, kw_only=True):
     """New bytes since the last frame, decoded with replacement; first frame: the last 64 KiB."""
     text_bytes: int | None = None
     """Bytes of the file that became `text`; what is not UTF-8 is longer decoded."""
+    ended: bool = False
+    """Nothing more will come, as of a log that somebody pasted: what is cut is told as it is."""
     skipped_bytes: int = 0
     """Left out of `text` because more came than a frame carries."""
     newlines: int = 0

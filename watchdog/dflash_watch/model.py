@@ -102,6 +102,8 @@ class Symptom(Record, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
     starts: bool = True
     """False between the clear and the raise bound: keeps an incident alive, never opens one."""
+    order: int = 0
+    """Line of the log in which it stands first; of two equal causes the earlier one counts."""
 
 
 class Inconclusive(Record, frozen=True, kw_only=True):

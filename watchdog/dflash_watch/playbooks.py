@@ -7,7 +7,7 @@ error at start and not a silent hole in the diagnosis.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,21 @@ from dflash_watch.readers.facts import Signature
 
 SECTIONS = ("Meaning", "Diagnosis", "Mitigation", "Look-alikes")
 FENCE = "+++"
+GROUPS = {
+    "@echoes": (
+        "progress-overdue", "work-still", "log-silent", "wait-cycle", "queue-starved",
+        "queue-blocked", "worker-not-taking", "worker-not-giving", "throughput-low",
+        "log-buffered", "gpu-memory-uneven", "exit-overdue", "ticker-silent", "gil-owner-fixed",
+        "pipeline-deadlock", "drafter-idle", "target-idle", "drafter-starved", "target-blocked",
+        "throughput-below-baseline", "log-not-flushed", "memory-uneven", "gil-held", "exit-hang",
+    ),
+    "@ends": (
+        "worker-failed", "worker-died", "exit-recorded", "main-process-died", "main-process-gone",
+        "main-process-zombie", "process-vanished", "collective-timeout", "collective-wait",
+        "network-fault", "dataloader-worker-died", "collective-never-started",
+    ),
+}  # fmt: skip
+"""What `explains` may say in one word: that nothing gets on any more, and how a death shows."""
 
 
 class Playbook(Record, frozen=True, kw_only=True):
@@ -46,7 +61,11 @@ class Playbook(Record, frozen=True, kw_only=True):
     def signatures(self) -> tuple[Signature, ...]:
         """Texts that prove or suggest this failure."""
         return tuple(
-            msgspec.convert({"failure": self.name, **one}, Signature) for one in self.signature
+            msgspec.convert(
+                {"failure": self.name, "grave": self.severity == Severity.CRITICAL, **one},
+                Signature,
+            )
+            for one in self.signature
         )
 
 
@@ -86,11 +105,18 @@ def parse_playbook(name: str, text: str) -> Playbook:
         data = tomllib.loads(parts[1])
         _refuse_unknown(data)
         made = {**data, "name": name, "sections": _sections(parts[2])}
+        made["explains"] = _spelled_out(made.get("explains", ()), name)
         playbook = msgspec.convert(made, Playbook)
         playbook.signatures()
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, ValueError) as error:
         raise UsageError(f"playbook {name}: {error}") from error
     return playbook
+
+
+def _spelled_out(explains: Sequence[str], name: str) -> list[str]:
+    """Groups replaced by what they stand for, without the failure itself."""
+    every = [one for word in explains for one in GROUPS.get(word, (word,))]
+    return [one for one in dict.fromkeys(every) if one != name]
 
 
 def _refuse_unknown(data: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from dflash_watch.detectors.base import View
 from dflash_watch.endings import Judgement, judge_end
-from dflash_watch.model import Source, Symptom, Verdict
+from dflash_watch.model import Severity, Source, Symptom, Verdict
 from dflash_watch.units import duration
 
 HARD_S = 6.0
@@ -124,7 +124,7 @@ def _starting(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
 def _stands(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
     """What proves, before any step, that there will be none."""
     still_s, unseen_s = view.progress.still_s(view.window), _unseen_silence_s(view)
-    failed = [one for name, one in named.items() if name.startswith(("worker-failed", "logged-"))]
+    failed = _failed(named)
     if failed and (still_s >= STILL_S or unseen_s >= UNSEEN_SILENCE_S):
         moves = f"nothing moves for {duration(still_s)}"
         why = f"{failed[0].summary}; {moves if still_s else f'silent for {duration(unseen_s)}'}"
@@ -155,6 +155,15 @@ def _not_here(view: View, named: Mapping[str, Symptom]) -> Judgement | None:
         return None
     since_t = view.window.first_t or view.now_t
     return Judgement(verdict=Verdict.BLIND, since_t=since_t, why=unreadable, failure="unknown")
+
+
+def _failed(named: Mapping[str, Symptom]) -> list[Symptom]:
+    """Workers that ended in an error, and texts that prove a failure which stops runs."""
+    return [
+        one
+        for name, one in named.items()
+        if name == "worker-failed" or (name.startswith("logged-") and one.severity != Severity.INFO)
+    ]
 
 
 def _unreadable(view: View) -> str | None:
@@ -296,7 +305,7 @@ def _sleeps_on_purpose(view: View, named: Mapping[str, Symptom], age_s: float) -
     main = view.window.main()
     if main is None or main.asleep_since_t is None or age_s > SLEEP_LIMIT_S:
         return False
-    if any(name.startswith(("worker-failed", "logged-")) for name in named):
+    if _failed(named):
         return False
     return abs(main.asleep_since_t - (view.now_t - age_s)) <= ASLEEP_WITHIN_S
 

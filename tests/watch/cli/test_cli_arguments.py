@@ -67,7 +67,7 @@ def test_a_path_on_this_machine_is_made_absolute(monkeypatch, tmp_path):
         (["explain", "pipline-deadlock"], "did you mean pipeline-deadlock?"),
         (["explain", "staled"], "did you mean stalled?"),
         (["explain", "log-silnt"], "did you mean log-silent?"),
-        (["explain", "gpu"], "did you mean gpu-view-lost"),
+        (["explain", "gpu-view"], "did you mean gpu-view-lost"),
         (["explain", "zzz"], "see dflash-watch explain for the list"),
         (
             ["--plain", "--on-stall", "no-such-program x"],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from contract.test_playbooks import FAILURES
 from dflash_watch.detectors import catalogue
 from dflash_watch.errors import UsageError
-from dflash_watch.playbooks import SECTIONS, load_playbooks, parse_playbook
+from dflash_watch.playbooks import GROUPS, SECTIONS, load_playbooks, parse_playbook
 
 GOOD = """+++
 title = "x"
@@ -46,11 +47,16 @@ def test_what_is_no_playbook_is_refused_with_its_name_and_reason(text, told):
 
 def test_every_symptom_that_a_playbook_names_has_a_detector_or_a_signature():
     books = load_playbooks()
-    known = set(catalogue()) | {f"logged-{name}" for name, book in books.items() if book.signature}
+    families = ("logged", "stacked", "log-end")
+    known = set(catalogue()) | set(FAILURES)
+    known |= {f"{one}-{name}" for one in families for name in FAILURES}
+    known |= {"gpu-memory-unowned", "log-without-steps"}  # of pasted evidence
     for name, book in books.items():
         named = {one for group in book.requires for one in group.split("|")}
         named |= {*book.supports, *book.contradicts}
         assert named <= known, name
+        grouped = {one for group in GROUPS.values() for one in group}
+        assert set(book.explains) - grouped <= known | set(books) | {"exit-hang"}, name
         assert set(SECTIONS) <= set(book.sections), name
 
 
@@ -59,4 +65,4 @@ def test_every_symptom_is_used_by_some_playbook():
     for book in load_playbooks().values():
         used |= {one for group in book.requires for one in group.split("|")}
         used |= {*book.supports, *book.contradicts, *book.explains}
-    assert set(catalogue()) - {"logged"} <= used
+    assert set(catalogue()) - {"logged", "stacked", "log-end"} <= used

@@ -12,7 +12,9 @@ import msgspec
 from dflash_watch.detectors.base import Answer, Detector, View
 from dflash_watch.model import Inconclusive, Severity, Source, Symptom
 
-NOT_DETECTORS = frozenset({"base", "examples", "finite", "idle", "queue_waits", "ranks", "stuck"})
+NOT_DETECTORS = frozenset(
+    {"base", "examples", "finite", "idle", "queue_waits", "ranks", "shortages", "stuck"}
+)
 
 
 @cache

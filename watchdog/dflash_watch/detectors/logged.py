@@ -25,6 +25,8 @@ class Params:
 
     outlived_s: float = 60.0
     """Steps for so long after it: it did not stop the run."""
+    outlived_steps: int = 20
+    """Or so many steps after it in the same log."""
 
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
@@ -38,6 +40,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         named = {one.subject for one in found} - {"run", "unknown", "main"}
         subject = ", ".join(sorted(named)) or "run"
         outlived = last_t is not None and last_t > newest.t + params.outlived_s
+        outlived = outlived or view.window.logs.steps_since(newest) >= params.outlived_steps
         text = f"{newest.text[:200]}" + (f" ({newest.meaning})" if newest.meaning else "")
         source = Source.EVENTS if newest.path == "events.jsonl" else Source.LOG
         more = [
@@ -46,9 +49,15 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
             if one.subject != newest.subject
         ]
         answer = symptom(
-            subject, Severity.WARNING, found[0].t, text, source, *more[:3], starts=not outlived
+            subject,
+            Severity.WARNING if newest.grave else Severity.INFO,
+            found[0].t,
+            text,
+            source,
+            *more[:3],
+            starts=not outlived,
         )
-        yield msgspec.structs.replace(answer, name=f"logged-{failure}")
+        yield msgspec.structs.replace(answer, name=f"logged-{failure}", order=found[0].line)
 
 
 def firing() -> Example:

@@ -17,8 +17,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """Regular expression, searched in a line, or in a whole traceback when `multiline`."""
     meaning: str = ""
     where: str = "log"
-    """`log` or `stacks`."""
+    """`log` anywhere, `end` the newest lines of the log together, `stacks` one thread's frames."""
     multiline: bool = False
+    grave: bool = True
+    """Does its failure stop a run? Of the playbook's own severity."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     backlog: bool = False
     """Read in the first look at this log: it proves that it happened, not that it happens now."""
+    line: int = 0
+    """Lines of this log read before it: what stands earlier is nearer to the cause."""
 
 
 class LineSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="line"):
@@ -104,6 +108,8 @@ class SignatureSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="sign
     text: str
     """The line that matched."""
     meaning: str = ""
+    grave: bool = True
+    """As in `Signature`."""
 
 
 class DoneSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="done"):

@@ -36,6 +36,7 @@ class LogReader:
         self._inode: int | None = None
         self._offset: int | None = None
         self._newline_t: float | None = None
+        self._num_lines = 0
 
     @property
     def partial(self) -> str:
@@ -50,7 +51,7 @@ class LogReader:
             t: moment of the frame, wall clock of the watched host.
         """
         written_t = t - (sample.mtime_age_s or 0.0) if self._first else t
-        at = Where(written_t, sample.path, self._first)
+        at = Where(written_t, sample.path, self._first, self._num_lines)
         out = self._restarts(sample, at)
         text = sample.text[-TEXT_LIMIT:]
         if text:
@@ -58,7 +59,8 @@ class LogReader:
             if torn or (self._first and sample.offset):
                 self._lines.restart(mid_line=True)
             out += self._text(text, at)
-        out += self._meaning.end_of_piece(at)
+        at = Where(at.t, at.path, at.backlog, self._num_lines)
+        out += self._meaning.end_of_piece(at, is_last=sample.ended)
         self._remember(sample)
         return out
 
@@ -66,6 +68,7 @@ class LogReader:
         out: list[facts.LogFact] = []
         newlines = self._lines.newlines
         for line in self._lines.feed(text):
+            at = self._next(at)
             if line.ended:
                 out += self._meaning.line(line.text, at)
             else:
@@ -75,6 +78,10 @@ class LogReader:
             self._newline_t = at.t
             return out
         return [*out, self._rewrite(out, at)]
+
+    def _next(self, at: Where) -> Where:
+        self._num_lines += 1
+        return Where(at.t, at.path, at.backlog, self._num_lines)
 
     def _rewrite(self, out: list[facts.LogFact], at: Where) -> facts.RewriteSeen:
         if self._newline_t is None:

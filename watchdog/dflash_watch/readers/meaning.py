@@ -18,10 +18,11 @@ class Where(msgspec.Struct, frozen=True):
     t: float
     path: str
     backlog: bool
+    line: int = 0
 
     def fields(self) -> dict[str, Any]:
         """As keyword arguments of a fact."""
-        return {"t": self.t, "path": self.path, "backlog": self.backlog}
+        return {"t": self.t, "path": self.path, "backlog": self.backlog, "line": self.line}
 
 
 class Meaning:
@@ -74,9 +75,10 @@ class Meaning:
         bar = bars.parse_bar(text)
         return [] if bar is None else self._bar(bar, text, at)
 
-    def end_of_piece(self, at: Where) -> list[facts.LogFact]:
-        """Tracebacks that are whole although more of them may come."""
-        return [fact for told in self._tracebacks.flush() for fact in self._traceback(told, at)]
+    def end_of_piece(self, at: Where, *, is_last: bool = False) -> list[facts.LogFact]:
+        """Tracebacks that are whole although more of them may come; after the last piece all."""
+        told = self._tracebacks.flush(is_last=is_last)
+        return [fact for one in told for fact in self._traceback(one, at)]
 
     def _bar(self, bar: bars.Bar, text: str, at: Where) -> list[facts.LogFact]:
         if words.is_loading_bar(bar.name):
@@ -216,6 +218,7 @@ class Meaning:
                 subject=subject,
                 text=text,
                 meaning=match.signature.meaning,
+                grave=match.signature.grave,
                 **at.fields(),
             )
             for match in matches
@@ -241,6 +244,7 @@ class Meaning:
                 subject=told.subject,
                 text=match.text,
                 meaning=match.signature.meaning,
+                grave=match.signature.grave,
                 **at.fields(),
             )
             for match in self._matcher.in_text(told.text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 import msgspec
 
 from dflash_watch.errors import UsageError
 from dflash_watch.readers.facts import Signature
+from dflash_watch.readers.patterns import fixed_parts
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -18,29 +20,43 @@ class Match(msgspec.Struct, frozen=True):
     text: str
 
 
+class Rule(msgspec.Struct, frozen=True):
+    """A signature ready to be searched."""
+
+    signature: Signature
+    pattern: re.Pattern[str]
+    keys: tuple[str, ...]
+    """Lower-case texts of which each match holds one; empty: none are known."""
+
+    def may_match(self, low: str) -> bool:
+        """A cheap look at lower-case text before the costly one."""
+        return not self.keys or any(key in low for key in self.keys)
+
+
 class Matcher:
     """Compiled signatures of one place.
 
     Args:
         signatures: from the playbooks, any `where`.
-        where: `log` or `stacks`; others are left out.
+        where: `log`, `end` or `stacks`; others are left out.
 
     Raises:
         UsageError: a pattern is not a regular expression; names the playbook.
     """
 
     def __init__(self, signatures: Iterable[Signature], where: str = "log") -> None:
-        chosen = [one for one in signatures if one.where == where]
-        compiled = [(one, _compile(one)) for one in chosen]
-        self._single = [(one, pattern) for one, pattern in compiled if not one.multiline]
-        self._multi = [(one, pattern) for one, pattern in compiled if one.multiline]
+        rules = [_rule(one) for one in signatures if one.where == where]
+        self._single = [rule for rule in rules if not rule.signature.multiline]
+        self._multi = [rule for rule in rules if rule.signature.multiline]
 
     def in_line(self, line: str) -> list[Match]:
         """Signatures of a plain line; no more than one a failure."""
+        low = line.lower()
         found: dict[str, Match] = {}
-        for signature, pattern in self._single:
-            if signature.failure not in found and pattern.search(line):
-                found[signature.failure] = Match(signature, line)
+        for rule in self._single:
+            failure = rule.signature.failure
+            if failure not in found and rule.may_match(low) and rule.pattern.search(line):
+                found[failure] = Match(rule.signature, line)
         return list(found.values())
 
     def in_text(self, text: str) -> list[Match]:
@@ -52,11 +68,21 @@ class Matcher:
         for line in text.splitlines():
             for match in self.in_line(line.strip()):
                 found[match.signature.failure] = match
-        for signature, pattern in self._multi:
-            if signature.failure not in found:
-                hit = pattern.search(text)
-                if hit:
-                    found[signature.failure] = Match(signature, _last_line(text, hit.end()))
+        for match in self.in_whole(text):
+            found.setdefault(match.signature.failure, match)
+        return list(found.values())
+
+    def in_whole(self, text: str) -> list[Match]:
+        """Signatures that need several lines, in their order; one a failure."""
+        low = text.lower()
+        found: dict[str, Match] = {}
+        for rule in self._multi:
+            failure = rule.signature.failure
+            if failure in found or not rule.may_match(low):
+                continue
+            hit = rule.pattern.search(text)
+            if hit:
+                found[failure] = Match(rule.signature, _last_line(text, hit.end()))
         return list(found.values())
 
 
@@ -67,11 +93,14 @@ def _last_line(text: str, end: int) -> str:
     return text[begin : stop if stop >= 0 else len(text)].strip()
 
 
-def _compile(signature: Signature) -> re.Pattern[str]:
+@cache
+def _rule(signature: Signature) -> Rule:
+    flags = re.DOTALL if signature.multiline else 0
     try:
-        return re.compile(signature.pattern, re.DOTALL if signature.multiline else 0)
+        pattern = re.compile(signature.pattern, flags)
     except re.error as error:
         raise UsageError(
             f"playbook {signature.failure}: signature is not a regular expression: {error}",
             hint=f"correct the pattern {signature.pattern!r}",
         ) from error
+    return Rule(signature, pattern, fixed_parts(signature.pattern))

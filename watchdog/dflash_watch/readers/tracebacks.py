@@ -121,9 +121,14 @@ class Tracebacks:
             stream = self._by_rank[rank] = _Stream(rank)
         return stream.feed(line[found.end() :] if found else line)
 
-    def flush(self) -> list[Told]:
-        """What is whole although its follow-up may still come; asked at the end of each piece."""
-        return [told for stream in self._by_rank.values() for told in stream.flush()]
+    def flush(self, *, is_last: bool = False) -> list[Told]:
+        """What is whole although its follow-up may still come; asked at the end of each piece.
+
+        Args:
+            is_last: no piece follows, so what was cut is told as well.
+        """
+        streams = self._by_rank.values()
+        return [told for stream in streams for told in stream.flush(is_last=is_last)]
 
 
 class _Stream:
@@ -149,13 +154,13 @@ class _Stream:
             return True, self._frame(line)
         return self._junk(line) if current is None else self._inside(current, line)
 
-    def flush(self) -> list[Told]:
+    def flush(self, *, is_last: bool) -> list[Told]:
         waiting = [*self.open, *([self.current] if self.current else [])]
         told = []
         for item in waiting:
             item.waited += 1
             # Frames that never end in an exception are told as far as they came.
-            whole = item.exception or (item.began and item.waited > CUT_AFTER)
+            whole = item.exception or (item.began and (is_last or item.waited > CUT_AFTER))
             if whole and len(item.lines) > item.told:
                 item.told = len(item.lines)
                 told.append(self._tell(item))

@@ -84,6 +84,8 @@ class LogTrack:
     """When it last grew, as the watched host's clock has it."""
     growths: deque[tuple[float, int, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
     """(moment, bytes, ends in a line end); the first one is what was there already, even if 0."""
+    num_lines: int = 0
+    """Lines read so far."""
     ended_line: bool | None = None
     truncated_t: float | None = None
     elsewhere_since_t: float | None = None
@@ -141,6 +143,7 @@ class LogTrack:
     def _note(self, fact: f.LogFact) -> None:
         if isinstance(fact, f.LineSeen):
             self.lines.append(fact.text)
+            self.num_lines = fact.line
             self.rewritten = self.rewrite_since_t = None
         elif isinstance(fact, f.RewriteSeen):
             self.rewritten, self.rewrite_since_t = fact.text, fact.since_t
@@ -163,6 +166,8 @@ class Logs:
         self.done: f.DoneSeen | None = None
         self.phase: f.PhaseSeen | None = None
         self.repeat: f.RepeatSeen | None = None
+        self._stepped: deque[tuple[str, int]] = deque(maxlen=KEPT)
+        """(log, line) of the newest steps."""
 
     def take(
         self, samples: tuple[LogSample, ...] | None, t: float, manifest: Mapping[str, Any]
@@ -211,6 +216,17 @@ class Logs:
             case f.StepSeen():
                 self.done = None
                 self.phase = None
+                self._stepped.append((fact.path, fact.line))
+
+    def newest_step_line(self) -> int | None:
+        """Line of the newest step in the log that a person would read."""
+        track = self.main()
+        path = track.path if track is not None else None
+        return next((line for at, line in reversed(self._stepped) if at == path), None)
+
+    def steps_since(self, fact: f.Fact) -> int:
+        """Steps that the same log counts after this, as far as they are remembered."""
+        return sum(path == fact.path and line > fact.line for path, line in self._stepped)
 
     def main(self) -> LogTrack | None:
         """The log a person would read: the one that was named, else the one with most lines."""
