@@ -27,6 +27,7 @@ PARSERS = {
     "replay": arguments.replay_parser,
     "incidents": arguments.incidents_parser,
     "explain": arguments.explain_parser,
+    "diagnose": arguments.diagnose_parser,
 }
 INTERRUPTED = 130
 

@@ -16,6 +16,7 @@ from dflash_watch.errors import UsageError
 COMMANDS = {
     "check": "one look, exit code as a Nagios plugin: 0 fine, 1 warning, 2 critical, 3 cannot tell",
     "dump": "stacks of the run now, with the reading of them",
+    "diagnose": "what pasted evidence says: log, stacks, GPUs, processes; connects to nothing",
     "replay": "the same engine over a recording or an incident's window",
     "incidents": "list what was kept, or read one",
     "explain": "a playbook, a verdict or a symptom, or the list",
@@ -194,6 +195,22 @@ def explain_parser() -> Parser:
     parser.add_argument(
         "word", metavar="WORD", nargs="?", help="a failure, or another word of the screen"
     )
+    return parser
+
+
+def diagnose_parser() -> Parser:
+    """Of `dflash-watch diagnose`."""
+    parser = _parser("diagnose", COMMANDS["diagnose"])
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?",
+        help="log.txt, stacks.txt, gpus.csv or nvidia-smi.txt, ps.txt, context.yaml, any of them",
+    )  # fmt: skip
+    parser.add_argument("--log", metavar="F", help="the log, of any size")
+    parser.add_argument("--stacks", metavar="F", help="py-spy, pystack, faulthandler or gdb")
+    parser.add_argument("--gpus", metavar="F", help="nvidia-smi: table or CSV")
+    parser.add_argument("--ps", metavar="F", help="ps or top -b")
+    parser.add_argument("--context", metavar="F", help="YAML: what was observed, roles")
+    parser.add_argument("--json", action="store_true", help="one object instead of text")
     return parser
 
 

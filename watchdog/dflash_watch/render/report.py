@@ -50,6 +50,29 @@ def render_report(
     )
 
 
+def render_reading(snapshot: Snapshot, playbook: Playbook | None, options: RunOptions) -> str:
+    """The same without an incident: what was found, why, and what to do, Markdown.
+
+    Args:
+        snapshot: of the evidence.
+        playbook: of the failure; None when there is none.
+        options: where and what was looked at.
+    """
+    name = "" if snapshot.failure == "unknown" else f" ({snapshot.failure})"
+    subject = "" if snapshot.subject == "run" else f"- subject: {printable(snapshot.subject)}\n"
+    rows = [
+        f"# {snapshot.verdict.value}{name}",
+        "",
+        printable(snapshot.summary),
+        "",
+        f"{subject}- confidence: {snapshot.confidence.value}",
+    ]
+    if snapshot.explains:
+        rows.append(f"- explained by it: {', '.join(snapshot.explains)}")
+    known = known_values(snapshot, options)
+    return "\n".join([*rows, "", *_evidence(snapshot), *_to_do(snapshot, playbook, known)])
+
+
 def known_values(snapshot: Snapshot, options: RunOptions) -> dict[str, object]:
     """Values for the placeholders of a playbook."""
     board = snapshot.board

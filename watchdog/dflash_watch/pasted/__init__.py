@@ -1,0 +1,1 @@
+"""Evidence that somebody pasted, as the records that the live engine reads. No connection."""

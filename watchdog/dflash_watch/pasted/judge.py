@@ -1,0 +1,171 @@
+"""Pasted evidence in, a snapshot out: the live engine's symptoms and rules, without time.
+
+The verdict is what the person observed, or what the evidence leaves open; within it the playbook
+that explains most names the failure, as it does for a live run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dflash_watch.diagnosis import Diagnosis, Match, diagnose, find_roots, settling_look
+from dflash_watch.engine import Engine
+from dflash_watch.frame import Frame
+from dflash_watch.model import (
+    Confidence,
+    Evidence,
+    EvidenceKind,
+    Snapshot,
+    Source,
+    Symptom,
+    Verdict,
+)
+from dflash_watch.pasted.evidence import Evidence as Given
+from dflash_watch.pasted.outlook import Outlook
+from dflash_watch.pasted.records import build_options, build_records
+from dflash_watch.pasted.sights import late_sights, sights
+from dflash_watch.playbooks import Playbook
+from dflash_watch.steps import fill_next
+from dflash_watch.units import duration
+
+NEVER_FIRED = frozenset({"stacks-unseen", "gpu-unseen", "link-lost"})
+"""Of the live engine: that there is no second look, and no way to the run, is no symptom here."""
+
+
+def judge_pasted(given: Given, playbooks: Mapping[str, Playbook], now_t: float) -> Snapshot:
+    """What the evidence says.
+
+    Args:
+        given: the evidence; nothing in it is executed or fetched.
+        playbooks: failure -> playbook.
+        now_t: moment to stamp on it, wall clock.
+    """
+    engine = Engine(build_options(given), playbooks, takes_stacks=False)
+    snapshot = None
+    for record in build_records(given, now_t):
+        snapshot = engine.advance(record)
+    frame = engine.window.frame
+    if snapshot is None or frame is None:
+        raise AssertionError("the records hold a frame")
+    symptoms = (*_usable(snapshot, frame), *sights(given, frame))
+    return _Conclusion(given, engine, snapshot, symptoms, playbooks).snapshot()
+
+
+def _usable(snapshot: Snapshot, frame: Frame) -> tuple[Symptom, ...]:
+    broken = any(gap.source == "gpu" and "given" not in gap.reason for gap in frame.gaps)
+    lost = any(gpu.state != "ok" for gpu in frame.gpus or ())
+    keep = {"gpu-unseen"} if broken or lost else set()
+    return tuple(one for one in snapshot.symptoms if one.name not in NEVER_FIRED - keep)
+
+
+class _Conclusion:
+    """The steps from symptoms to a snapshot."""
+
+    def __init__(
+        self,
+        given: Given,
+        engine: Engine,
+        snapshot: Snapshot,
+        symptoms: tuple[Symptom, ...],
+        playbooks: Mapping[str, Playbook],
+    ) -> None:
+        self._given, self._engine, self._live = given, engine, snapshot
+        self._playbooks = playbooks
+        self._outlook = Outlook(given, engine, symptoms)
+        self._symptoms = (*symptoms, *late_sights(given, engine, self._outlook))
+        self._plausible = self._outlook.plausible()
+
+    def snapshot(self) -> Snapshot:
+        """The whole of it."""
+        _, roots = find_roots(self._plausible, self._symptoms, self._playbooks)
+        top = next((one for one in roots if one.starts), None)
+        verdict, failure = self._verdict(top)
+        why = self._why(verdict)
+        found = diagnose(
+            verdict, why, failure, self._symptoms, self._live.inconclusive, self._playbooks,
+            lead=top.playbook.name if top is not None else None,
+        )  # fmt: skip
+        return self._filled(verdict, why, found)
+
+    def _verdict(self, top: Match | None) -> tuple[Verdict, str | None]:
+        """The verdict, and what to call it when no playbook fits."""
+        if top is not None:
+            return self._of(top.playbook), None
+        likeliest = self._plausible[0]
+        if likeliest in {Verdict.RUNNING, Verdict.FINISHED}:
+            return likeliest, "healthy"
+        if not self._outlook.has_any and self._given.observed == type(self._given.observed)():
+            return Verdict.BLIND, "unknown"
+        return likeliest, None
+
+    def _of(self, book: Playbook) -> Verdict:
+        """What the person observed comes first, then what this failure usually makes of a run."""
+        if self._outlook.alive is None or self._given.observed.silent_s is None:
+            return next(one for one in book.verdicts if one in self._plausible)
+        return next(one for one in self._plausible if one in book.verdicts)
+
+    def _why(self, verdict: Verdict) -> str:
+        observed, parts = self._given.observed, []
+        if observed.process_alive is not None:
+            parts.append(
+                "the process is alive" if observed.process_alive else "the process is gone"
+            )
+        if observed.silent_s is not None:
+            parts.append(f"silent for {duration(observed.silent_s)}")
+        if observed.first_step_seen is False:
+            parts.append("no first step yet")
+        if observed.steps_advancing is not None:
+            parts.append("steps go on" if observed.steps_advancing else "steps do not go on")
+        if parts:
+            return ", ".join(parts)
+        if verdict == Verdict.CRASHED and self._outlook.ends_in_error():
+            return "the log ends in an error"
+        if self._outlook.is_done:
+            return "the log says that the work is done"
+        if self._outlook.steps_at_end():
+            return "counters move up to the end of the log"
+        return "nobody said whether the process lives; judged by the evidence alone"
+
+    def _filled(self, verdict: Verdict, why: str, found: Diagnosis) -> Snapshot:
+        live = self._live
+        book = found.playbook
+        steps = book.next if book is not None else ()
+        look = settling_look(live.views) if found.failure == "unknown" else None
+        values: dict[str, object] = {"subject": found.subject, "log": "log.txt"}
+        evidence = (*self._said(why), *found.evidence, *self._missing())
+        confidence = found.confidence
+        if found.failure in {"unknown", "healthy"} and not self._outlook.has_any:
+            confidence = Confidence.LOW
+        return msgspec.structs.replace(
+            live, verdict=verdict, last_verdict=None, failure=found.failure,
+            subject=found.subject, severity=found.severity, confidence=confidence,
+            summary=found.summary, evidence=tuple(dict.fromkeys(evidence)),
+            explains=found.explains, candidates=found.candidates,
+            since_t=live.t - (self._given.observed.silent_s or 0.0),
+            next=fill_next((look, *steps) if look is not None else steps, **values),
+            playbook=book.name if book is not None else None, incident=None, wants=(),
+            symptoms=self._symptoms, views=self._views(),
+        )  # fmt: skip
+
+    def _said(self, why: str) -> tuple[Evidence, ...]:
+        return (Evidence(kind=EvidenceKind.FOR, text=why, source=Source.PROCESS),)
+
+    def _missing(self) -> tuple[Evidence, ...]:
+        """Files that were not given: missing, not healthy."""
+        parts = (
+            ("log", self._given.log, Source.LOG), ("stacks", self._given.stacks, Source.STACKS),
+            ("GPU figures", self._given.gpus, Source.GPU),
+            ("process list", self._given.all_processes or None, Source.PROCESS),
+        )  # fmt: skip
+        told = [(f"{name}: not given", source) for name, part, source in parts if part is None]
+        told += [(note, Source.HOST) for note in self._given.notes]
+        return tuple(
+            Evidence(kind=EvidenceKind.MISSING, text=text, source=source) for text, source in told
+        )
+
+    def _views(self) -> dict[str, str]:
+        views = dict(self._live.views)
+        views.pop("link", None)
+        return views

@@ -1,0 +1,95 @@
+"""Symptoms that one look shows, and a live watcher would want to see twice.
+
+Nobody can take a second look at what was pasted, so the person's own words stand in for it: a
+state in a listing of a run that is said to be silent. They carry the live detectors' names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dflash_watch.engine import Engine
+from dflash_watch.frame import Frame
+from dflash_watch.model import Evidence as Told
+from dflash_watch.model import EvidenceKind, Severity, Source, Symptom
+from dflash_watch.pasted.evidence import Evidence, PastedProcess
+from dflash_watch.pasted.outlook import Outlook
+
+_MONITOR = re.compile(
+    r"(?i)\b(?:\w*exporter|dcgm\w*|nv-hostengine|nvidia-smi|nvtop|nvitop|gpustat|telegraf|collectd"
+    r"|prometheus|netdata|zabbix\w*|node[-_]problem\w*|py-spy|dflash-watch)\b"
+)
+_DRIVER = re.compile(r"(?i)nvidia|uvm|nv_|rm_|amdgpu|kfd|drm")
+LEFT_BYTES = 2**30
+"""Memory on a card beyond what an idle driver keeps."""
+
+
+def sights(evidence: Evidence, frame: Frame) -> Iterator[Symptom]:
+    """Symptoms of the pasted look, oldest reasoning first: view, end, states, GPUs."""
+    t = frame.t
+    monitors = [one for one in evidence.all_processes if _MONITOR.search(one.cmd or "")]
+    own = [one for one in evidence.all_processes if one not in monitors]
+    for one in monitors:
+        if (one.state or "")[:1] == "D":
+            yield _symptom("link-lost", "link", t, f"the monitor itself hangs: {_words(one)}")
+    if evidence.observed.process_alive is False:
+        yield _symptom("main-process-gone", "run", t, "the process is not there any more")
+    for one in own:
+        yield from _state(one, t)
+    if evidence.observed.process_alive is False or not own:
+        yield from _left_over(frame, t)
+
+
+def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterator[Symptom]:
+    """Symptoms that need to know whether the run is alive and gets on."""
+    t = engine.window.now_t
+    done = engine.window.logs.done
+    if outlook.is_done and outlook.alive and done is not None and not outlook.steps_advance:
+        text = f"log says {done.text.strip()[:120]!r}, and the process is still there"
+        yield _symptom("exit-overdue", "run", t, text, Source.LOG)
+    shown = evidence.log is not None and bool(evidence.log.strip())
+    if outlook.steps_advance and shown and not outlook.steps_seen:
+        text = "steps go on, and no line of the log counts them"
+        yield _symptom("log-without-steps", "run", t, text, Source.LOG)
+
+
+def _state(one: PastedProcess, t: float) -> Iterator[Symptom]:
+    state = (one.state or "")[:1]
+    if state in {"T", "t"}:
+        by = "traced" if state == "t" else "stopped by a signal or left so by a tracer"
+        yield _symptom("process-in-stop", "run", t, f"state {state}: {by}")
+    elif state in {"Z", "X"}:
+        yield _symptom(
+            "main-process-zombie", "run", t, f"state {state}: dead, only its entry is left"
+        )
+    elif state == "D":
+        where = " ".join([one.wchan or "", *one.kernel_stack])
+        yield _symptom("process-in-disk-wait", "run", t, f"{_words(one)}: held inside the kernel")
+        name = "driver-call-held" if _DRIVER.search(where) else "storage-wait"
+        yield _symptom(name, "run", t, f"{_words(one)}: held inside the kernel")
+
+
+def _left_over(frame: Frame, t: float) -> Iterator[Symptom]:
+    """Memory on a card that nobody is listed for, after the run ended."""
+    for gpu in frame.gpus or ():
+        if gpu.processes == () and (gpu.memory_used_bytes or 0) >= LEFT_BYTES:
+            gib = (gpu.memory_used_bytes or 0) / 2**30
+            text = f"{gib:.1f} GiB in use on gpu{gpu.index} and no process is listed"
+            yield _symptom("gpu-memory-unowned", f"gpu{gpu.index}", t, text, Source.GPU)
+
+
+def _words(one: PastedProcess) -> str:
+    parts = [one.cmd or "process", f"state {one.state}"]
+    where = one.wchan or (one.kernel_stack[0] if one.kernel_stack else None)
+    return ", ".join([*parts, f"in {where}"] if where else parts)
+
+
+def _symptom(
+    name: str, subject: str, t: float, text: str, source: Source = Source.PROCESS
+) -> Symptom:
+    own = Told(kind=EvidenceKind.FOR, text=text, source=source)
+    return Symptom(
+        name=name, subject=subject, severity=Severity.CRITICAL, since_t=t, summary=text,
+        source=source, evidence=(own,),
+    )  # fmt: skip
