@@ -45,7 +45,7 @@ FAILURES = {
 }  # fmt: skip
 """All that can be named; docs/verdicts.md explains them."""
 FAMILIES = ("logged", "stacked", "log-end")
-"""Detectors whose symptoms are called `<family>-<failure>`, by the place of the signature."""
+"""Symptoms by text are called `<family>-<failure>`, by the place of the signature."""
 PASTED_ONLY = {"gpu-memory-unowned", "log-without-steps"}
 """Symptoms that only pasted evidence shows."""
 SYMPTOMS = set(catalogue()) - set(FAMILIES) | PASTED_ONLY
@@ -128,6 +128,8 @@ def test_a_signature_leads_to_some_diagnosis(name: str) -> None:
         for group in (*book.requires, *book.supports)
         for one in group.split("|")
     }
+    if name in {"nan-loss", "kernels-missing"}:  # their detectors look for the text themselves
+        return
     for signature in load_playbooks()[name].signatures():
         family = dict(zip(("log", "stacks", "end"), FAMILIES, strict=True))[signature.where]
         assert f"{family}-{name}" in asked

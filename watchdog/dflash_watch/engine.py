@@ -68,6 +68,7 @@ class Engine:
         limits: learned in an earlier watching of the same run; of another they are dropped.
         takes_stacks: the stack samples that snapshots want will be taken.
         profiles: of earlier runs, by `profiles.profile_key`.
+        is_pasted: the evidence is all there will ever be.
     """
 
     def __init__(
@@ -78,11 +79,14 @@ class Engine:
         limits: LearnedLimits | None = None,
         takes_stacks: bool = True,
         profiles: Mapping[str, Profile] | None = None,
+        is_pasted: bool = False,
     ) -> None:
         self._takes_stacks, self._profiles = takes_stacks, profiles or {}
         self._key: str | None = None
         self._options, self._playbooks = options, playbooks
-        signatures = _signatures(playbooks.values())
+        signatures = tuple(
+            one for one in _signatures(playbooks.values()) if is_pasted or not one.weak
+        )
         self._window = Window(lambda: LogReader(signatures), signatures)
         self._brought = limits
         self._restarts = -1

@@ -15,8 +15,6 @@ DETECTORS = sorted(catalogue().items())
 SIGNATURES = (
     Signature(failure="kernels-missing", pattern="fast path is not available"),
     Signature(failure="cuda-oom", pattern="CUDA out of memory"),
-    Signature(failure="file-lock-wait", pattern=r"^wait \(torch/utils/file_baton", where="stacks"),
-    Signature(failure="file-lock-wait", pattern="extensions root", where="end"),
     Signature(failure="triton-autotune-oom", pattern="do_bench.*out of memory", multiline=True),
 )
 

@@ -65,4 +65,4 @@ def test_every_symptom_is_used_by_some_playbook():
     for book in load_playbooks().values():
         used |= {one for group in book.requires for one in group.split("|")}
         used |= {*book.supports, *book.contradicts, *book.explains}
-    assert set(catalogue()) - {"logged", "stacked", "log-end"} <= used
+    assert set(catalogue()) - {"logged"} <= used

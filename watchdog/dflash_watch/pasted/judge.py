@@ -26,6 +26,7 @@ from dflash_watch.pasted.evidence import Evidence as Given
 from dflash_watch.pasted.outlook import Outlook
 from dflash_watch.pasted.records import build_options, build_records
 from dflash_watch.pasted.sights import late_sights, sights
+from dflash_watch.pasted.signs import signs_at_end, signs_in_stacks
 from dflash_watch.playbooks import Playbook
 from dflash_watch.steps import fill_next
 from dflash_watch.units import duration
@@ -42,14 +43,21 @@ def judge_pasted(given: Given, playbooks: Mapping[str, Playbook], now_t: float) 
         playbooks: failure -> playbook.
         now_t: moment to stamp on it, wall clock.
     """
-    engine = Engine(build_options(given), playbooks, takes_stacks=False)
+    engine = Engine(build_options(given), playbooks, takes_stacks=False, is_pasted=True)
     snapshot = None
     for record in build_records(given, now_t):
         snapshot = engine.advance(record)
     frame = engine.window.frame
     if snapshot is None or frame is None:
         raise AssertionError("the records hold a frame")
-    symptoms = (*_usable(snapshot, frame), *sights(given, frame))
+    signatures = [one for book in playbooks.values() for one in book.signatures()]
+    log = engine.window.logs.main()
+    symptoms = (
+        *_usable(snapshot, frame),
+        *sights(given, frame),
+        *signs_in_stacks(given.stacks or (), signatures, frame.t),
+        *signs_at_end(log.lines if log is not None else (), signatures, frame.t),
+    )
     return _Conclusion(given, engine, snapshot, symptoms, playbooks).snapshot()
 
 

@@ -33,12 +33,13 @@ def sights(evidence: Evidence, frame: Frame) -> Iterator[Symptom]:
     for one in monitors:
         if (one.state or "")[:1] == "D":
             yield _symptom("link-lost", "link", t, f"the monitor itself hangs: {_words(one)}")
-    if evidence.observed.process_alive is False:
+    gone = evidence.observed.process_alive is False
+    left = list(_left_over(frame, t)) if gone or not own else []
+    yield from left
+    if gone and not left:
         yield _symptom("main-process-gone", "run", t, "the process is not there any more")
     for one in own:
         yield from _state(one, t)
-    if evidence.observed.process_alive is False or not own:
-        yield from _left_over(frame, t)
 
 
 def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterator[Symptom]:

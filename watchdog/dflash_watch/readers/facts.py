@@ -19,6 +19,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     where: str = "log"
     """`log` anywhere, `end` the newest lines of the log together, `stacks` one thread's frames."""
     multiline: bool = False
+    weak: bool = False
+    """Counts only for pasted evidence: a living run is looked at again instead."""
     grave: bool = True
     """Does its failure stop a run? Of the playbook's own severity."""
 

@@ -22,7 +22,6 @@ from dflash_watch.window.past import Past
 from dflash_watch.window.rooms import Rooms
 from dflash_watch.window.samples import Samples
 from dflash_watch.window.sight import Sight
-from dflash_watch.window.signs import Signs
 from dflash_watch.window.steady import SteadyClock
 from dflash_watch.window.told import Event, Told
 from dflash_watch.window.tracks import ProcessTrack, Tracks
@@ -36,7 +35,6 @@ class Window:
 
     def __init__(self, new_feed: FeedFactory, signatures: Sequence[Signature] = ()) -> None:
         self._new_feed = new_feed
-        self._signatures = signatures
         self._matcher = Matcher(signatures)
         self.sight = Sight()
         self.clock = SteadyClock()
@@ -58,7 +56,6 @@ class Window:
         self.past = Past()
         self.numerics = Numerics()
         self.samples = Samples()
-        self.signs = Signs(self._signatures)
         self.fresh_events: list[Event] = []
         """Events of the newest record only."""
         self.identity: Identity = (None, None, None)
@@ -85,7 +82,6 @@ class Window:
         elif isinstance(record, StackSample):
             record = self.clock.steady(record)
             self.samples.take(record)
-            self.signs.take(record)
             self.now_t = max(self.now_t, record.t)
         else:
             self._take_word(record)

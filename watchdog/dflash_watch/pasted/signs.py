@@ -1,0 +1,79 @@
+"""Signatures of the playbooks in stacks, and in what a log ends with.
+
+A living run can be looked at again, and its detectors do; of pasted evidence the place where a
+thread stood, or the last line that was written, is all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from dflash_watch.frame import StackSample, ThreadStack
+from dflash_watch.model import Evidence, EvidenceKind, Severity, Source, Symptom
+from dflash_watch.readers.facts import Signature
+from dflash_watch.readers.signatures import Matcher
+from dflash_watch.readers.stacks import label_of, short_file
+from dflash_watch.readers.waits import is_helper
+
+END_LINES = 12
+"""Newest lines of a log that are its end."""
+MOST_THREADS = 2000
+
+
+class _Sign(msgspec.Struct, frozen=True):
+    signature: Signature
+    thread: str
+    text: str
+
+
+def signs_in_stacks(
+    samples: Sequence[StackSample], signatures: Sequence[Signature], t: float
+) -> Iterator[Symptom]:
+    """`stacked-<failure>`, one a failure, with the threads that stand there."""
+    matcher = Matcher(signatures, "stacks")
+    seen: dict[str, list[_Sign]] = {}
+    threads = [thread for sample in samples for thread in sample.threads if thread.frames]
+    for thread in threads[:MOST_THREADS]:
+        if is_helper(thread):
+            continue
+        for match in matcher.in_text(thread_text(thread)):
+            sign = _Sign(match.signature, label_of(thread), match.text)
+            seen.setdefault(match.signature.failure, []).append(sign)
+    for failure, found in seen.items():
+        names = ", ".join(list(dict.fromkeys(one.thread for one in found))[:6])
+        text = _with_meaning(f"{names} in {found[0].text}", found[0].signature)
+        yield _symptom(f"stacked-{failure}", found[0].signature, t, text, Source.STACKS)
+
+
+def signs_at_end(
+    lines: Sequence[str], signatures: Sequence[Signature], t: float
+) -> Iterator[Symptom]:
+    """`log-end-<failure>`: the log stopped after a line after which many runs stand."""
+    newest = [line for line in lines if line.strip()][-END_LINES:]
+    if not newest:
+        return
+    matcher = Matcher(signatures, "end")
+    for match in [*matcher.in_whole("\n".join(newest)), *matcher.in_line(newest[-1])]:
+        text = _with_meaning(f"the log ends at {newest[-1].strip()[:160]!r}", match.signature)
+        name = f"log-end-{match.signature.failure}"
+        yield _symptom(name, match.signature, t, text, Source.LOG)
+
+
+def thread_text(thread: ThreadStack) -> str:
+    """One thread as signatures see it: `name (file)` a frame, innermost first."""
+    return "\n".join(f"{frame.name} ({short_file(frame.file)})" for frame in thread.frames)
+
+
+def _with_meaning(text: str, signature: Signature) -> str:
+    return f"{text[:240]} ({signature.meaning})" if signature.meaning else text[:240]
+
+
+def _symptom(name: str, signature: Signature, t: float, text: str, source: Source) -> Symptom:
+    severity = Severity.WARNING if signature.grave else Severity.INFO
+    own = Evidence(kind=EvidenceKind.FOR, text=text, source=source)
+    return Symptom(
+        name=name, subject="run", severity=severity, since_t=t, summary=text, source=source,
+        evidence=(own,),
+    )  # fmt: skip
