@@ -99,10 +99,16 @@ class Announcer:
         )
 
     def quality(
-        self, *, step: int, acceptance_length: float, estimate: float | None = None
+        self,
+        *,
+        step: int,
+        acceptance_length: float,
+        estimate: float | None = None,
+        **figures: object,
     ) -> None:
-        """True acceptance, beside what training estimated."""
-        self.event("quality", step=step, acceptance_length=acceptance_length, estimate=estimate)
+        """True acceptance, beside what training estimated; `figures` are further keys."""
+        given = {**figures, "acceptance_length": acceptance_length, "estimate": estimate}
+        self.event("quality", **{**given, "step": step})  # type: ignore[arg-type]  # no key of ours is `kind`
 
     def numeric(self, *, step: object, what: str, value: object, worker: str | None = None) -> None:
         """Something is not finite; `value` is kept as text."""

@@ -50,7 +50,8 @@ class GradientMeeting:
     def __init__(
         self, names: tuple[str, ...], is_stop_requested: Callable[[], bool], fate: Fate
     ) -> None:
-        self._names, self._is_stop_requested, self._fate = names, is_stop_requested, fate
+        self._names, self._fate = names, fate
+        self.is_stop_requested = is_stop_requested
         self._changed = fate.condition()
         self._brought: dict[int, Parcel] = {}
         self._outcome: tuple[int, Meeting] | None = None
@@ -72,7 +73,7 @@ class GradientMeeting:
             if len(self._brought) == len(self._names):
                 parcels = tuple(self._brought[r] for r in range(len(self._names)))
                 self._brought = {}
-                self._outcome = (step, Meeting(parcels, self._is_stop_requested()))
+                self._outcome = (step, Meeting(parcels, self.is_stop_requested()))
                 self._changed.notify_all()
                 return self._outcome[1]
             return self._wait(step, worker)

@@ -155,6 +155,17 @@ class LossConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvalConfig:
+    """True acceptance: held-out prompts are decoded, draft by draft."""
+
+    every_steps: int = 0
+    """While training, and then at its end too; 0: never, `dflash-train evaluate` still can."""
+    prompts: int = 16
+    new_tokens: int = 64
+    """Generated for each prompt at most; on the smallest target a few milliseconds each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointConfig:
     """What is kept for resuming."""
 
@@ -198,6 +209,7 @@ class Config:
     optim: OptimConfig = field(default_factory=OptimConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     drill: DrillConfig = field(default_factory=DrillConfig)
 
@@ -343,6 +355,9 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
         ("loss.weighting", c.loss.weighting in WEIGHTINGS, f"one of {', '.join(WEIGHTINGS)}"),
         ("loss.pace_floor", 0 < c.loss.pace_floor <= 1, "above 0, 1 at most"),
         ("loss.chunk_rows", c.loss.chunk_rows >= 1, "1 or more"),
+        ("eval.every_steps", c.eval.every_steps >= 0, "0 or more"),
+        ("eval.prompts", c.eval.prompts >= 1, "1 or more"),
+        ("eval.new_tokens", c.eval.new_tokens >= 2, "2 or more"),
         ("checkpoint.keep", c.checkpoint.keep >= 1, "1 or more"),
         ("report.every_steps", c.report.every_steps >= 1, "1 or more"),
         (

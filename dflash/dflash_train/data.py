@@ -75,7 +75,6 @@ class BatchSource:
         self._documents = documents
         self._config = config
         self._lengths = lengths or [len(document.tokens) for document in documents]
-        self._weights_K = position_weights(config.drafter.block_size, config.decay)
         self._window_rows = config.data.rows * config.batches_per_step
         self._windows = lru_cache(maxsize=2)(self._plan)
         self.steps_per_epoch = len(self._windows(0))
@@ -94,37 +93,59 @@ class BatchSource:
         window = self._windows(epoch)[place]
         rows = self._config.data.rows
         chosen = [self._documents[i] for i in window.documents[part * rows : (part + 1) * rows]]
-        return self._collate(index, chosen, window.bucket)
+        return collate(self._config, index, chosen, window.bucket)
 
     def largest(self) -> Batch:
         """A batch of the longest bucket, for warming up; its number is none of the run's."""
         order = sorted(range(len(self._lengths)), key=lambda place: -self._lengths[place])
         longest = [self._documents[place] for place in order[: self._config.data.rows]]
-        return self._collate(-1, longest, self._config.data.buckets[-1])
+        return collate(self._config, -1, longest, self._config.data.buckets[-1])
 
-    def _collate(self, index: int, documents: Sequence[Document], bucket: int) -> Batch:
-        input_ids = torch.zeros(len(documents), bucket, dtype=torch.long)
-        attention = torch.zeros_like(input_ids)
-        supervised = torch.zeros(len(documents), bucket, dtype=torch.bool)
-        for row, document in enumerate(documents):
-            length = len(document.tokens)
-            input_ids[row, :length] = torch.tensor(document.tokens)
-            attention[row, :length] = 1
-            supervised[row, :length] = torch.tensor(document.mask())
-        stream = streams.generator(self._config.seed, "anchors", index)
-        anchors, valid = sample_anchors(supervised, self._config.loss.num_anchors, stream)
-        size = self._config.drafter.block_size
-        labels, live = block_labels(input_ids, supervised, anchors, valid, size)
-        rows = live.flatten().nonzero()[:, 0]
-        return Batch(
-            index=index,
-            input_ids_BT=input_ids,
-            attention_BT=attention,
-            anchors_BA=anchors,
-            valid_BA=valid,
-            live_AK=live.flatten(0, 1),
-            rows_R=rows,
-            labels_R=labels.flatten()[rows],
-            weights_R=self._weights_K[rows % size],
-            num_tokens=int(attention.sum()),
-        )
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Some documents side by side, padded on the right; each [B, T]."""
+
+    input_ids_BT: Tensor
+    attention_BT: Tensor
+    supervised_BT: Tensor
+
+
+def pad(documents: Sequence[Document], length: int) -> Rows:
+    """Documents padded to `length` tokens."""
+    input_ids = torch.zeros(len(documents), length, dtype=torch.long)
+    attention = torch.zeros_like(input_ids)
+    supervised = torch.zeros(len(documents), length, dtype=torch.bool)
+    for row, document in enumerate(documents):
+        end = len(document.tokens)
+        input_ids[row, :end] = torch.tensor(document.tokens)
+        attention[row, :end] = 1
+        supervised[row, :end] = torch.tensor(document.mask())
+    return Rows(input_ids_BT=input_ids, attention_BT=attention, supervised_BT=supervised)
+
+
+def collate(config: Config, index: int, documents: Sequence[Document], length: int) -> Batch:
+    """One batch of some documents, padded to `length`; its anchors follow from (seed, index)."""
+    rows = pad(documents, length)
+    stream = streams.generator(config.seed, "anchors", index)
+    anchors, valid = sample_anchors(rows.supervised_BT, config.loss.num_anchors, stream)
+    return assemble(config, index, rows, anchors, valid)
+
+
+def assemble(config: Config, index: int, rows: Rows, anchors_BA: Tensor, valid_BA: Tensor) -> Batch:
+    """A batch whose blocks start at the given anchors."""
+    size = config.drafter.block_size
+    labels, live = block_labels(rows.input_ids_BT, rows.supervised_BT, anchors_BA, valid_BA, size)
+    counting = live.flatten().nonzero()[:, 0]
+    return Batch(
+        index=index,
+        input_ids_BT=rows.input_ids_BT,
+        attention_BT=rows.attention_BT,
+        anchors_BA=anchors_BA,
+        valid_BA=valid_BA,
+        live_AK=live.flatten(0, 1),
+        rows_R=counting,
+        labels_R=labels.flatten()[counting],
+        weights_R=position_weights(size, config.decay)[counting % size],
+        num_tokens=int(rows.attention_BT.sum()),
+    )

@@ -32,6 +32,8 @@ class Materials:
     source: BatchSource
     target: nn.Module
     """A transformers language model, on the CPU, frozen."""
+    held_out: Sequence[Document] = ()
+    """Never trained on; what true acceptance is measured with."""
 
     @property
     def decoder(self) -> nn.Module:
@@ -57,14 +59,15 @@ def make_materials(config: Config, run_dir: Path, on_step: Callable[[int], None]
     """
     if config.target.path is None:
         return make_tiny(config, run_dir, on_step)
-    source = _source(_documents(config), config)
+    documents, held_out = _documents(config)
+    source = _source(documents, config)
     model = load_target(config.target)
     logger.info(
         "target: %s, %d layers, features of %s, fingerprint %s",
         *(config.target.path, config.target.num_layers),
         *(",".join(map(str, config.target.layer_ids)), config.target.fingerprint),
     )
-    return Materials(source=source, target=model)
+    return Materials(source=source, target=model, held_out=held_out)
 
 
 def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> Materials:
@@ -78,7 +81,7 @@ def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> 
         run_dir: where the target is kept.
         on_step: called after each teaching step; may raise to stop.
     """
-    documents = _documents(config)
+    documents, held_out = _documents(config)
     model = tiny.build_target(config)
     for name, bound in bound_kernels(model).items():
         logger.info("target kernel %s: %s", name, bound)
@@ -87,22 +90,23 @@ def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> 
         tiny.teach_target(model, documents, config, _teller(config.target.pretrain_steps, on_step))
         _keep_target(model, kept)
     model.requires_grad_(requires_grad=False)
-    return Materials(source=_source(documents, config), target=model)
+    return Materials(source=_source(documents, config), target=model, held_out=held_out)
 
 
 def _source(documents: Sequence[Document], config: Config) -> BatchSource:
     return BatchSource(documents, config, getattr(documents, "lengths", None))
 
 
-def _documents(config: Config) -> Sequence[Document]:
+def _documents(config: Config) -> tuple[Sequence[Document], Sequence[Document]]:
+    """Documents to train on, and those held out."""
     if config.data.path is not None:
         from dflash_train.corpus.documents import read_documents  # noqa: PLC0415  (Arrow: with it)
 
-        return read_documents(config)[0]
+        return read_documents(config)
     documents = tiny.make_documents(config)
     lengths = [len(document.tokens) for document in documents]
     logger.info("data: %d documents, %d to %d tokens", len(lengths), min(lengths), max(lengths))
-    return documents
+    return documents, tiny.make_held_out(config)
 
 
 def _read_target(model: Qwen3_5ForCausalLM, kept: Path) -> bool:
@@ -131,7 +135,9 @@ def _keep_target(model: Qwen3_5ForCausalLM, kept: Path) -> None:
 
 def make_untaught(config: Config) -> Materials:
     """As `make_tiny`, with a target that has learned nothing; for geometry only."""
-    return Materials(source=_source(_documents(config), config), target=tiny.build_target(config))
+    documents, held_out = _documents(config)
+    target = tiny.build_target(config)
+    return Materials(source=_source(documents, config), target=target, held_out=held_out)
 
 
 def new_drafter(config: Config) -> Drafter:

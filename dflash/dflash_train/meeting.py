@@ -20,7 +20,7 @@ class ProcessMeeting:
     """
 
     def __init__(self, group: Group, is_stop_requested: Callable[[], bool]) -> None:
-        self._group, self._is_stop_requested = group, is_stop_requested
+        self._group, self.is_stop_requested = group, is_stop_requested
         self.is_stopping = False
 
     def meet(self, rank: int, step: int, parcel: Parcel, worker: Worker) -> Meeting:  # noqa: ARG002  (as the other meeting)
@@ -30,7 +30,7 @@ class ProcessMeeting:
             PeerLostError: a process has gone.
         """
         told = torch.tensor(
-            [parcel.num_tokens, parcel.num_padded, int(self._is_stop_requested())],
+            [parcel.num_tokens, parcel.num_padded, int(self.is_stop_requested())],
             dtype=torch.int64,
         )
         with worker.waiting("peer", object="gradient-meeting"):

@@ -111,6 +111,7 @@ def build_line(
         warm_up=WarmUp((*targets, *drafters), fate),
         weights_locks=weights_locks,
         place=place,
+        targets={},
     )
 
 

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from dflash_train.averaging import Parcel
 from dflash_train.config import Config
 from dflash_train.errors import DflashError
+from dflash_train.evaluation import Evaluation
 from dflash_train.metrics import FIELDS, StepMetrics, read_metrics
 from dflash_train.schedule import learning_rate
 
@@ -92,6 +93,30 @@ class Reporter:
         every, total = self._config.report.every_steps, self._config.optim.steps
         if done % every == 0 or done == total or done == self._first_step + 1:
             self._say(done, queue)
+
+    def on_evaluation(self, done: int, found: Evaluation) -> None:
+        """Held-out prompts were decoded; the time it took is not the steps' own."""
+        self._window_start_s += found.seconds
+        logger.info("evaluation at step %d: %s", done, found)
+        length = found.acceptance.length
+        if length is None:
+            return
+        self._writer.quality(
+            step=done,
+            acceptance_length=length,
+            estimate=found.estimate,
+            estimate_own=found.estimate_own,
+            by_position=found.acceptance.by_position,
+            histogram=found.acceptance.histogram,
+            tokens_per_pass=found.acceptance.tokens_per_pass,
+            prompts=found.prompts,
+            seconds=found.seconds,
+        )
+        if found.has_gap:
+            logger.warning(
+                "acceptance-gap at step %d: %.2f in decoding, %.2f estimated; %s",
+                *(done, length, found.estimate, found.cause),
+            )
 
     def close(self) -> None:
         """Take the bar away."""

@@ -15,7 +15,8 @@ from dflash_train.averaging import GradientMeeting, Parcel
 from dflash_train.config import Config
 from dflash_train.data import Batch
 from dflash_train.drill import Drill
-from dflash_train.errors import DflashError
+from dflash_train.errors import DflashError, PipelineStoppedError
+from dflash_train.evaluation import Evaluator
 from dflash_train.fate import Fate
 from dflash_train.leak import leak_test
 from dflash_train.locks import NamedLock, WarmUp
@@ -30,7 +31,7 @@ from dflash_train.targets import FeatureTarget, check_features
 
 logger = logging.getLogger(__name__)
 
-WARM_UP_BUDGET_S, CHECKPOINT_BUDGET_S = 120.0, 120.0
+WARM_UP_BUDGET_S, CHECKPOINT_BUDGET_S, EVALUATING_BUDGET_S = 120.0, 120.0, 1800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ class Line:
     warm_up: WarmUp
     weights_locks: dict[str, NamedLock]
     """Of the drafters in this process."""
+    targets: dict[str, FeatureTarget]
+    """Target replicas by the worker that has warmed them up; evaluations use one of them."""
     place: Place = ALONE
 
     @property
@@ -98,6 +101,7 @@ def run_target(line: Line, worker: Worker, device: str) -> None:
         largest = line.materials.source.largest()
         features = target.features(largest.input_ids_BT, largest.attention_BT)
         check_features(features, largest.attention_BT)
+        line.targets[worker.name] = target
         worker.beat()
     step = line.first_step
     while True:
@@ -138,6 +142,8 @@ def run_drafter(line: Line, worker: Worker, rank: int, device: str) -> None:
             line.reporter.on_step(done, sums, meeting.parcels, depth)
         if rank == 0:
             _save_if_due(line, worker, replica, done, must=meeting.stop)
+            if not meeting.stop:
+                _evaluate_if_due(line, worker, replica, done)
         if meeting.stop:
             if line.lane(rank) == 0:  # saved: the loader and the targets may go
                 line.fate.end()
@@ -200,6 +206,31 @@ def _save_if_due(
         return
     with worker.phase("checkpointing", budget_s=CHECKPOINT_BUDGET_S):
         save_checkpoint(line.writer, line.run_dir, line.config, replica, done, must=must)
+
+
+def _evaluate_if_due(line: Line, worker: Worker, replica: DrafterReplica, done: int) -> None:
+    """True acceptance, every so often; what goes wrong here never ends a training."""
+    every = line.config.eval.every_steps
+    if not every or (done % every and done != line.config.optim.steps):
+        return
+
+    def on_step() -> None:
+        line.fate.check()
+        if line.meeting.is_stop_requested():
+            raise PipelineStoppedError("a stop was requested")
+        worker.beat()
+
+    target = next(iter(line.targets.values()))
+    with worker.phase("evaluating", budget_s=EVALUATING_BUDGET_S):
+        try:
+            evaluator = Evaluator(line.config, target, replica.draft, line.materials.held_out)
+            found = evaluator.run(on_step)
+        except PipelineStoppedError:
+            logger.info("evaluation at step %d left out: the run is ending", done)
+        except (DflashError, torch.OutOfMemoryError) as error:
+            logger.warning("evaluation at step %d left out: %s", done, error)
+        else:
+            line.reporter.on_evaluation(done, found)
 
 
 def save_checkpoint(

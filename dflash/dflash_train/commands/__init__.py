@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
+    "evaluate": "dflash_train.commands.evaluate",
     "export": "dflash_train.commands.export",
     "prepare": "dflash_train.commands.prepare",
 }

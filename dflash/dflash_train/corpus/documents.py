@@ -51,6 +51,12 @@ class ShardDocuments(Sequence[Document]):
         )
 
 
+def all_documents(config: Config) -> ShardDocuments:
+    """Every document of the data, none held out; to evaluate on."""
+    corpus = open_corpus(Path(str(config.data.path)))
+    return ShardDocuments(corpus, range(len(corpus.lengths)))
+
+
 def read_documents(config: Config) -> tuple[ShardDocuments, ShardDocuments]:
     """Documents to train on, and those held out.
 
