@@ -92,6 +92,7 @@ class RunWriter(Announcer):
         self._lock = threading.RLock()
         self._workers: dict[str, Worker] = {}
         self._worker_facts: dict[str, dict[str, object]] = {}
+        self._notes: dict[str, object] = {}
         self._step: int | None = None
         self._waits_at: tuple[int, dict[str, list[int]]] = (time.monotonic_ns(), {})
         self._exited = self._closed = False
@@ -231,6 +232,18 @@ class RunWriter(Announcer):
         line, _ = encode_event({**event, "seq": next(self._numbers)})
         self._hand_over(line, event.get("kind") in PERIODIC_KINDS)
 
+    def note(self, key: str, value: object) -> None:
+        """Keep one more fact in run.json, found while the run goes; replaces an earlier one.
+
+        Args:
+            key: none of those that run.json has by itself.
+            value: what JSON can say.
+        """
+        with self._lock:
+            self._notes[key] = mask_tree(value)
+        if not self._closed:
+            self._sink.manifest_changed()
+
     def phase(
         self, name: str, *, budget_s: float | None = None, detail: str | None = None
     ) -> RunPhase:
@@ -262,7 +275,8 @@ class RunWriter(Announcer):
             set_aside(self.run_dir / EVENTS_NAME)
         with self._lock:
             workers = [dict(facts) for facts in self._worker_facts.values()]
-        write_manifest(self.run_dir, {**self._facts, "workers": workers})
+            notes = dict(self._notes)
+        write_manifest(self.run_dir, {**notes, **self._facts, "workers": workers})
 
     def _heartbeat(self) -> bytes:
         workers = list(self._workers.values())

@@ -116,7 +116,7 @@ def _run_command(words: list[str]) -> int:
         DflashError: it failed, or was not understood.
     """
     command = importlib.import_module(COMMANDS[words[0]])
-    given = command.build_parser().parse_args(words[1:])
+    given = command.build_parser().parse_intermixed_args(words[1:])
     _refuse_without_packages()
     return int(command.run(given))
 
@@ -177,12 +177,31 @@ def _resolved(
     return config
 
 
-def _with_data(config: Config, run_dir: Path, *, is_resume: bool, may_prepare: bool) -> Config:
+def requested_config(given: argparse.Namespace) -> Config:
+    """The settled configuration of a run that is not started yet.
+
+    Raises:
+        UsageError: what was asked for cannot be trained.
+    """
+    is_resume, overrides = _split_words(given.words)
+    if is_resume:
+        raise UsageError("resume: that run was looked at when it began")
+    return _resolved(given, overrides, is_resume=False, may_prepare=given.run_dir is not None)
+
+
+def _with_data(
+    config: Config, run_dir: Path | None, *, is_resume: bool, may_prepare: bool
+) -> Config:
     """`config` with what its data decide; a file is prepared into the run directory first."""
     from dflash_train.corpus.settle import is_file, prepare_first, settle_data  # noqa: PLC0415
     from dflash_train.run import prepare_directory  # noqa: PLC0415  (see _run)
 
     if is_file(config.data):
+        if run_dir is None:
+            raise UsageError(
+                "--data: a file is prepared into the run directory, and none is given",
+                hint="give --run-dir DIR, or a folder that `dflash-train prepare` made",
+            )
         if not may_prepare:
             raise UsageError(
                 "--data: a file, and several processes would prepare it at once",

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 from dflash_train.errors import UsageError
+from dflash_train.plan.check import CHECKS
 
 DRILLS = ("raise", "lock-cycle", "stop-taking", "stop-giving", "gil-busy", "gil-asleep")
 LAYER_TYPES = ("full_attention", "sliding_attention")
@@ -184,6 +185,16 @@ class ReportConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanConfig:
+    """What is checked before training."""
+
+    override: tuple[str, ...] = ()
+    """Checks that may fail; each name stands in run.json."""
+    memory_margin: float = 0.05
+    """Share of a device's memory that has to stay free at the largest bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrillConfig:
     """A fault on purpose, to see that it is noticed. Never set in a real run."""
 
@@ -211,6 +222,7 @@ class Config:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
+    plan: PlanConfig = field(default_factory=PlanConfig)
     drill: DrillConfig = field(default_factory=DrillConfig)
 
     @property
@@ -360,6 +372,12 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
         ("eval.new_tokens", c.eval.new_tokens >= 2, "2 or more"),
         ("checkpoint.keep", c.checkpoint.keep >= 1, "1 or more"),
         ("report.every_steps", c.report.every_steps >= 1, "1 or more"),
+        (
+            "plan.override",
+            set(c.plan.override) <= set(CHECKS),
+            f"names of checks: {', '.join(CHECKS)}",
+        ),
+        ("plan.memory_margin", 0 <= c.plan.memory_margin < 1, "0 or more, below 1"),
         (
             "drill.fault",
             c.drill.fault is None or c.drill.fault in DRILLS,

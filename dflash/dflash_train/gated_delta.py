@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
+REFERENCE = "reference"
 GATED_DELTA_FUNCTIONS = (
     "causal_conv1d_fn",
     "torch_chunk_gated_delta_rule",
@@ -35,6 +37,41 @@ def bound_kernels(model: nn.Module) -> dict[str, str]:
     return {name: _origin(fn, module) for name, fn in functions.items() if fn is not None}
 
 
+def bound_on(model: nn.Module, device_type: str) -> dict[str, str]:
+    """As `bound_kernels`, for tensors of that device: the CPU always gets the reference."""
+    bound = bound_kernels(model)
+    return bound if device_type == "cuda" else dict.fromkeys(bound, REFERENCE)
+
+
+@contextmanager
+def each_call(
+    model: nn.Module, around: Callable[[str], AbstractContextManager[None]]
+) -> Iterator[None]:
+    """While it lasts, every call of a Gated DeltaNet function runs inside `around(its name)`.
+
+    What is really called is seen, not what could be imported. For one thread at a time, as all that
+    changes a module.
+    """
+    module = _gated_delta_module(model)
+    functions = {name: getattr(module, name) for name in bound_kernels(model)}
+
+    def wrap(name: str, function: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(function)
+        def call(*args: object, **kwargs: object) -> object:
+            with around(name):
+                return function(*args, **kwargs)
+
+        return call
+
+    try:
+        for name, function in functions.items():
+            setattr(module, name, wrap(name, function))
+        yield
+    finally:
+        for name, function in functions.items():
+            setattr(module, name, function)
+
+
 def use_reference_on_cpu(model: nn.Module) -> None:
     """Make the reference run where tensors lie on the CPU; GPU calls keep the fast kernel.
 
@@ -46,7 +83,7 @@ def use_reference_on_cpu(model: nn.Module) -> None:
         return
     for name in GATED_DELTA_FUNCTIONS:
         function = getattr(module, name, None)
-        if function is not None and _origin(function, module) != "reference":
+        if function is not None and _origin(function, module) != REFERENCE:
             setattr(module, name, _by_device(function))
 
 
@@ -80,7 +117,7 @@ def _origin(function: Callable[..., object], module: ModuleType) -> str:
     while layer is not None:
         implementation = inspect.getclosurevars(layer).nonlocals.get("implementation")
         if implementation is not None:
-            origin = str(getattr(implementation, "__module__", None) or "reference")
-            return "reference" if origin == module.__name__ else origin
+            origin = str(getattr(implementation, "__module__", None) or REFERENCE)
+            return REFERENCE if origin == module.__name__ else origin
         layer = getattr(layer, "__wrapped__", None)
-    return "reference"
+    return REFERENCE

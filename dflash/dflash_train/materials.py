@@ -17,7 +17,6 @@ from dflash_train import streams, tiny
 from dflash_train.config import Config
 from dflash_train.data import BatchSource, Document
 from dflash_train.drafter import Drafter, qwen3_config
-from dflash_train.gated_delta import bound_kernels
 from dflash_train.target_model import decoder_of, embedding_of, head_of, load_target
 
 logger = logging.getLogger(__name__)
@@ -83,8 +82,6 @@ def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> 
     """
     documents, held_out = _documents(config)
     model = tiny.build_target(config)
-    for name, bound in bound_kernels(model).items():
-        logger.info("target kernel %s: %s", name, bound)
     kept = run_dir / TARGET_NAME
     if not _read_target(model, kept):
         tiny.teach_target(model, documents, config, _teller(config.target.pretrain_steps, on_step))

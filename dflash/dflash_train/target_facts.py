@@ -6,7 +6,9 @@ mask token, fingerprint. Nothing here reads a weight.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +44,9 @@ class TargetFacts:
     tokenizer_size: int | None
     """Ids the tokenizer gives, its largest plus one; None without a tokenizer."""
     tokenizer_mask_id: int | None
+    tokenizer_eos: int | None
+    model_eos: tuple[int, ...]
+    """Ends of text by config.json and generation_config.json."""
     fingerprint: str
 
 
@@ -83,6 +88,8 @@ def read_facts(path_or_id: str) -> TargetFacts:
         special_ids=_special_ids(whole, text, tokenizer),
         tokenizer_size=size,
         tokenizer_mask_id=getattr(tokenizer, "mask_token_id", None),
+        tokenizer_eos=getattr(tokenizer, "eos_token_id", None),
+        model_eos=_model_eos(folder, text),
         fingerprint=fingerprint(folder),
     )
 
@@ -204,6 +211,15 @@ def _special_ids(whole: Any, text: Any, tokenizer: Any) -> tuple[int, ...]:  # n
     for source in (whole, text, tokenizer):
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             found.update(_ids(getattr(source, name, None)))
+    return tuple(sorted(found))
+
+
+def _model_eos(folder: Path, text: Any) -> tuple[int, ...]:  # noqa: ANN401
+    found = set(_ids(getattr(text, "eos_token_id", None)))
+    file = folder / "generation_config.json"
+    if file.is_file():
+        with contextlib.suppress(ValueError):  # a damaged one only hides a warning
+            found.update(_ids(json.loads(file.read_text(encoding="utf-8")).get("eos_token_id")))
     return tuple(sorted(found))
 
 

@@ -97,8 +97,13 @@ def layers_of(decoder: nn.Module) -> nn.ModuleList:
 
 
 def embedding_of(model: nn.Module) -> Tensor:
-    """Token embedding, frozen; [V, D]."""
-    return cast("Tensor", cast("Any", model).get_input_embeddings().weight.detach())
+    """What each token enters the decoder as, frozen; [V, D]. The table, or what is made of it."""
+    module = cast("Any", model).get_input_embeddings()
+    table = cast("Tensor", module.weight.detach())
+    if type(module) is nn.Embedding:
+        return table
+    with torch.no_grad():  # Gemma's multiplies
+        return cast("Tensor", module(torch.arange(len(table))))
 
 
 def head_of(model: nn.Module) -> Tensor:

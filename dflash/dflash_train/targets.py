@@ -75,6 +75,23 @@ class FeatureTarget:
             self._caught.clear()
         return features[0], last[0]
 
+    @property
+    def decoder(self) -> nn.Module:
+        """The replica itself; for looking at, by the thread that uses it."""
+        return self._decoder
+
+    @torch.no_grad()
+    def states(self, input_ids_BT: Tensor, attention_BT: Tensor) -> tuple[Tensor, ...]:
+        """`hidden_states` as transformers lists them, L + 1 of [B, T, D]; the last is normed."""
+        listed: tuple[Tensor, ...] = self._decoder(
+            input_ids=input_ids_BT.to(self.device),
+            attention_mask=attention_BT.to(self.device),
+            output_hidden_states=True,
+            use_cache=False,
+        ).hidden_states
+        self._caught.clear()
+        return listed
+
     @torch.no_grad()
     def features(self, input_ids_BT: Tensor, attention_BT: Tensor) -> Tensor:
         """Outputs of the chosen layers side by side; [B, T, F], zero at padding.

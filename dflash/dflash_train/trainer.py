@@ -20,13 +20,18 @@ from dflash_train.group import Group, PeerLostError
 from dflash_train.materials import Materials, make_materials, make_untaught
 from dflash_train.pipeline import Meeter, ThreadPipeline, build_line
 from dflash_train.place import Place
+from dflash_train.plan.bench import make_bench
+from dflash_train.plan.check import State
+from dflash_train.plan.examine import examine, refuse
 from dflash_train.report import Reporter
 from dflash_train.stop import StopRequest
 from dflash_train.workers import Line, build_replica, save_checkpoint
 
 logger = logging.getLogger(__name__)
 
-LOADING_BUDGET_S = 180.0
+LOADING_BUDGET_S, PREFLIGHT_BUDGET_S = 180.0, 120.0
+SAID = ("kernels", "memory", "time", "leak")
+"""Checks whose figures stand in the log when all is well; the others are in run.json."""
 
 
 class _StopWhileLoadingError(DflashError):
@@ -59,6 +64,7 @@ class Training:
         self._place = place
         self._group: Group | None = None
         self._pipeline: ThreadPipeline | None = None
+        self._is_resumed = False
 
     def run(self, *, resume: bool) -> bool:
         """Train to the end, or to a stop request.
@@ -90,8 +96,9 @@ class Training:
     def _run(self, main: Worker, *, resume: bool) -> bool:
         with self._writer.phase("loading", budget_s=LOADING_BUDGET_S):
             resumed = self._resumed() if resume else None
+            self._is_resumed = resume
             materials = self._materials_of_all(main)
-        if materials is None:
+        if materials is None or not self._looks_right(main, materials):
             return False
         kernels.announce_tuning(self._writer)
         reporter = Reporter(
@@ -154,10 +161,44 @@ class Training:
         try:
             return make_materials(self._config, self._run_dir, on_step)
         except _StopWhileLoadingError:
-            self._save_untouched()
+            self._save_untouched(make_untaught(self._config))
             return None
 
-    def _save_untouched(self) -> None:
-        materials = make_untaught(self._config)
+    def _looks_right(self, main: Worker, materials: Materials) -> bool:
+        """The first process looks at everything a run must have right.
+
+        Returns:
+            False when a stop was requested meanwhile. Several processes stop at a step, not here.
+
+        Raises:
+            UsageError: a check failed and was not overridden.
+        """
+        if not self._place.is_first:
+            return True
+
+        def on_check() -> None:
+            main.beat()
+            if self._group is None and self._stop.is_requested:
+                self._stop.announce("ending before the first step")
+                raise _StopWhileLoadingError("stopped while looking")
+
+        try:
+            with self._writer.phase("warm-up", budget_s=PREFLIGHT_BUDGET_S, detail="preflight"):
+                bench = make_bench(self._config, self._run_dir, materials)
+                checks = examine(bench, on_check)
+        except _StopWhileLoadingError:
+            if not self._is_resumed:
+                self._save_untouched(materials)
+            return False
+        self._writer.note("plan", [check.as_mapping() for check in checks])
+        for key, value in bench.measured.items():
+            self._writer.note(key, value)
+        for check in checks:
+            if check.name in SAID and check.state is State.OK:
+                logger.info("%s: %s", check.name, check.observed)
+        refuse(checks)
+        return True
+
+    def _save_untouched(self, materials: Materials) -> None:
         replica = build_replica(self._config, materials, None, "cpu")
         save_checkpoint(self._writer, self._run_dir, self._config, replica, 0, must=True)

@@ -18,11 +18,11 @@ from dflash_train.drill import Drill
 from dflash_train.errors import DflashError, PipelineStoppedError
 from dflash_train.evaluation import Evaluator
 from dflash_train.fate import Fate
-from dflash_train.leak import leak_test
 from dflash_train.locks import NamedLock, WarmUp
 from dflash_train.materials import Materials, new_drafter
 from dflash_train.meeting import ProcessMeeting
 from dflash_train.metrics import FIELDS
+from dflash_train.oom import room_for
 from dflash_train.place import ALONE, Place
 from dflash_train.queue import OrderedQueue, QueueClosedError
 from dflash_train.replica import DrafterReplica, FeatureBatch
@@ -99,7 +99,8 @@ def run_target(line: Line, worker: Worker, device: str) -> None:
         line.drill.before_work(worker, -1)
         target = FeatureTarget(line.materials.decoder, line.config.target.layer_ids, device)
         largest = line.materials.source.largest()
-        features = target.features(largest.input_ids_BT, largest.attention_BT)
+        with room_for(largest, line.config, device):
+            features = target.features(largest.input_ids_BT, largest.attention_BT)
         check_features(features, largest.attention_BT)
         line.targets[worker.name] = target
         worker.beat()
@@ -113,7 +114,8 @@ def run_target(line: Line, worker: Worker, device: str) -> None:
             return
         step = line.step_of(batch.index)
         line.drill.before_work(worker, step)
-        features = target.features(batch.input_ids_BT, batch.attention_BT)
+        with room_for(batch, line.config, device):
+            features = target.features(batch.input_ids_BT, batch.attention_BT)
         line.drill.before_give(worker, step)
         item = FeatureBatch(batch, features)
         line.features.put(line.number(batch.index), item, worker, line.drafters)
@@ -125,7 +127,7 @@ def run_drafter(line: Line, worker: Worker, rank: int, device: str) -> None:
     with line.warm_up.turn(worker), worker.phase("warm-up", budget_s=WARM_UP_BUDGET_S):
         line.drill.before_work(worker, -1)
         replica = build_replica(line.config, line.materials, line.resumed, device)
-        _warm_up_replica(line, replica, rank)
+        _warm_up_replica(line, replica, device)
         worker.beat()
     if rank == 0:
         line.reporter.begin()
@@ -161,7 +163,8 @@ def _make_parcel(
         line.drill.before_take(worker, step)
         item = line.features.get(line.lane(rank), worker, line.batches.holder)
         line.drill.before_work(worker, step)
-        sums += replica.accumulate(item)
+        with room_for(item.batch, line.config, line.config.drafter.devices[rank]):
+            sums += replica.accumulate(item)
         worker.beat()  # with accumulation a step is many batches long
         tokens += item.batch.num_tokens
         padded += item.batch.input_ids_BT.numel()
@@ -180,7 +183,7 @@ def build_replica(
     return replica
 
 
-def _warm_up_replica(line: Line, replica: DrafterReplica, rank: int) -> None:
+def _warm_up_replica(line: Line, replica: DrafterReplica, device: str) -> None:
     """The largest shape through forward, loss and backward; weights stay as they are."""
     largest = line.materials.source.largest()
     width = len(line.config.target.layer_ids) * line.config.target.hidden_size
@@ -188,14 +191,8 @@ def _warm_up_replica(line: Line, replica: DrafterReplica, rank: int) -> None:
     features = torch.randn(*largest.input_ids_BT.shape, width, generator=stream)
     item = FeatureBatch(largest, features)
     replica.flat.begin_step(0)
-    replica.accumulate(item)
-    if rank == 0:
-        leaks = leak_test(replica.hidden, item, line.config.drafter.block_size)
-        if leaks:
-            raise DflashError(f"leak test: {leaks[0]}", hint="the drafter sees its own answer")
-        logger.info(
-            "leak test: %d blocks see nothing at or after their anchor", len(largest.live_AK)
-        )
+    with room_for(largest, line.config, device):
+        replica.accumulate(item)
 
 
 def _save_if_due(

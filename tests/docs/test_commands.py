@@ -26,7 +26,7 @@ def parse_watch(words: list[str]) -> None:
 
 def parse_train(words: list[str]) -> None:
     if words and words[0] in COMMANDS:
-        importlib.import_module(COMMANDS[words[0]]).build_parser().parse_args(words[1:])
+        importlib.import_module(COMMANDS[words[0]]).build_parser().parse_intermixed_args(words[1:])
         return
     read = build_parser().parse_intermixed_args(words)
     settings = read.words[1:] if read.words[:1] == ["resume"] else read.words

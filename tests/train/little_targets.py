@@ -62,9 +62,12 @@ def hybrid() -> PreTrainedModel:
     return Qwen3_5ForCausalLM(Qwen3_5TextConfig(**HYBRID, tie_word_embeddings=True))
 
 
-def gemma2() -> PreTrainedModel:
-    """Scales its embedding and caps its logits: no plain table and product."""
-    return Gemma2ForCausalLM(Gemma2Config(**SIZE, query_pre_attn_scalar=16))
+def capped() -> PreTrainedModel:
+    """Scales its embedding, and caps its logits below what they are."""
+    size = {**SIZE, "initializer_range": 0.5}
+    return Gemma2ForCausalLM(
+        Gemma2Config(**size, query_pre_attn_scalar=16, final_logit_softcapping=2.0)
+    )
 
 
 def hybrid_wrapper() -> PreTrainedModel:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 COMMANDS: Mapping[str, str] = {
     "evaluate": "dflash_train.commands.evaluate",
     "export": "dflash_train.commands.export",
+    "plan": "dflash_train.commands.plan",
     "prepare": "dflash_train.commands.prepare",
 }
 """Command to module."""
