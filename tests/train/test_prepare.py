@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from itertools import combinations
@@ -16,6 +18,7 @@ import psutil
 import pytest
 from dflash_train import cli
 from dflash_train.corpus import lengths, shards
+from dflash_train.corpus.progress import Progress
 from dflash_train.errors import UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,26 +82,38 @@ def whole(place):
     return out
 
 
-def test_killed_with_sigkill_and_run_again_it_makes_the_same_bytes_and_leaves_no_process(
+def start_until(command, file):
+    """A process that has made `file` and works on."""
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True
+    )
+    deadline = time.monotonic() + 200
+    while not file.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    return process
+
+
+def test_interrupted_killed_and_run_again_it_makes_the_same_bytes_and_leaves_no_process(
     place, whole, tmp_path
 ):
     out = tmp_path / "out"
     command = command_of(words_of(place, out, "--workers", "2"))
-    first = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
-    deadline = time.monotonic() + 120
-    while not (out / "part-00001.json").exists():
-        assert first.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    first = start_until(command, out / "part-00000.json")
+    os.killpg(first.pid, signal.SIGINT)  # as a terminal does
+    assert "interrupted; the same command goes on from here" in first.communicate(timeout=200)[1]
+    assert first.returncode == 75
+    made = len(list(out.glob("part-*.json")))
+    first = start_until(command, out / f"part-{made:05d}.json")
     children = psutil.Process(first.pid).children(recursive=True)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    first.kill()
+    first.communicate()
     assert psutil.wait_procs(children, timeout=60)[1] == []
     assert json.loads((out / "corpus.json").read_text())["state"] == "building"
     with pytest.raises(UsageError, match="preparing was not finished; run the same prepare again"):
         shards.open_corpus(out)
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True)
-    assert "600 lines" in done.stdout
+    assert cli.main(words_of(place, out)) == 0
     assert contents(out) == contents(whole)
 
 
@@ -131,6 +146,31 @@ def test_the_table_shows_lengths_buckets_and_what_was_left_out(place, tmp_path, 
     assert "documents left out: longer than --max-length" in shown
     assert "7 lines left out: bad, see problems.jsonl" in shown
     assert "length in tokens   documents" in shown
+
+
+def test_a_template_that_knows_thinking_is_told_about_unless_it_was_said(place, tmp_path, capsys):
+    for name, more, is_told in (("a", (), True), ("b", ("--thinking", "off"), False)):
+        assert cli.main(words_of(place, tmp_path / name, *more)) == 0
+        shown = capsys.readouterr().out
+        assert ("note: the chat template knows enable_thinking" in shown) is is_told
+
+
+def test_on_a_terminal_there_is_a_bar_and_bad_lines_stand_above_it(monkeypatch):
+    leader, follower = os.openpty()
+    termios.tcsetwinsize(follower, (24, 80))
+    with os.fdopen(follower, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        with Progress() as progress:
+            progress.lines(3, 10)
+            progress.problem("chats.jsonl", 4, "not JSON")
+            progress.lines(10, 10)
+        terminal.flush()
+        shown = ""
+        while "10/10" not in shown:  # a terminal gives what it has, in pieces
+            shown += os.read(leader, 1 << 16).decode()
+    os.close(leader)
+    assert "prepare: 100%" in shown
+    assert "chats.jsonl line 4: not JSON" in shown
 
 
 def test_documents_are_cut_at_the_longest_length_with_their_mask(place, tmp_path):

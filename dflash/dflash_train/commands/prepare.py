@@ -134,10 +134,20 @@ def render_header(header: dict[str, Any], folder: Path) -> str:
         f"{header['tokens']:,} tokens, {share:.1%} of them supervised",
         f"loss mask by {' and '.join(made_of['loss_mask'])}",
         *(f"{counts[key]:>11,} {text}" for key, text in COUNTED.items() if counts.get(key)),
+        *_notes(made_of),
         "",
         render_lengths(header["histogram"], header["buckets"]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _notes(made_of: dict[str, Any]) -> list[str]:
+    """What is easily overlooked."""
+    template = made_of["chat_template"]
+    is_chat = made_of["loss_mask"] != ["whole text, no chat template"]
+    if not (is_chat and template["hears_thinking"]) or template["options"]:
+        return []
+    return ["note: the chat template knows enable_thinking; its default holds where none is set"]
 
 
 def _as_json(header: dict[str, Any]) -> str:

@@ -102,6 +102,7 @@ def _made_of(
         "chat_template": {
             "sha256": template and hashlib.sha256(template.encode()).hexdigest(),
             "options": first.template_options,
+            "hears_thinking": first.hears_thinking(),
         },
         "loss_mask": ways,
         "options": {**options, "part_lines": request.part_lines},

@@ -21,6 +21,7 @@ from dflash_train.corpus.template import (
     ChatTemplate,
     Encoded,
     Way,
+    hears_thinking,
     one_line,
     refuse_without_template,
 )
@@ -128,6 +129,10 @@ class Encoder:
         except BadLineError:
             is_text = False
         return Way.WHOLE_TEXT if is_text else self.chat().way
+
+    def hears_thinking(self) -> bool:
+        """Whether the chat template, where there is one, knows `enable_thinking`."""
+        return bool(self.tokenizer.chat_template) and hears_thinking(self.tokenizer)
 
     def prompt_ids(self, conversation: Conversation) -> list[int]:
         """Tokens of a conversation with the prompt for an answer.

@@ -68,7 +68,12 @@ class ChatTemplate:
         self._tokenizer, self._options, self._stop_ids = tokenizer, dict(options), stop_ids
         refuse_without_template(tokenizer)
         self.way = self._find_way()
-        self._refuse_unheard_options()
+        self.hears_thinking = hears_thinking(tokenizer)
+        if "enable_thinking" in options and not self.hears_thinking:
+            raise UsageError(
+                "--thinking: the chat template renders the same with enable_thinking on and off",
+                hint="leave it out, or give another template with --chat-template FILE",
+            )
 
     def encode(self, conversation: Conversation) -> list[Encoded]:
         """Documents of a conversation; none where the assistant says nothing.
@@ -137,21 +142,6 @@ class ChatTemplate:
             raise _unsound("its generation prompt does not stand before the answer")
         return Way.PREFIX_DIFFERENCES
 
-    def _refuse_unheard_options(self) -> None:
-        """Raises UsageError where thinking is asked on or off of a template that knows neither."""
-        thinking = self._options.get("enable_thinking")
-        if thinking is None:
-            return
-        both = [
-            _Rendering(self._tokenizer, _PROBE, {"enable_thinking": value})
-            for value in (True, False)
-        ]
-        if both[0].prompt(1) == both[1].prompt(1) and both[0].upto(1) == both[1].upto(1):
-            raise UsageError(
-                "--thinking: the chat template renders the same with enable_thinking on and off",
-                hint="leave it out, or give another template with --chat-template FILE",
-            )
-
 
 class _Rendering:
     """One conversation, rendered up to any of its messages; each only once."""
@@ -184,6 +174,10 @@ class _Rendering:
     def upto(self, turn: int) -> str:
         """Everything up to and with message `turn`."""
         return self._text(turn + 1, prompt=False)
+
+    def asked(self, turn: int) -> str:
+        """Everything before message `turn` with the prompt for it, however it goes on."""
+        return self._text(turn, prompt=True)
 
     def before(self, turn: int) -> str:
         """Everything before message `turn`, which must go on from there.
@@ -244,6 +238,15 @@ class _Rendering:
                 **self._options,
             )
         return self._known[key]
+
+
+def hears_thinking(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether `enable_thinking` changes what the template asks or shows."""
+    off, on = (_Rendering(tokenizer, _PROBE, {"enable_thinking": value}) for value in (False, True))
+    try:
+        return off.asked(1) != on.asked(1) or off.upto(1) != on.upto(1)
+    except (TemplateError, TypeError, ValueError, KeyError):
+        return False  # whoever encodes with it says why
 
 
 def refuse_without_template(tokenizer: PreTrainedTokenizerBase) -> None:
