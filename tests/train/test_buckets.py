@@ -8,7 +8,7 @@ from dflash_train.data import BatchSource, Document
 from dflash_train.errors import UsageError
 from dflash_train.materials import make_untaught
 from dflash_train.settings import parse_overrides
-from dflash_train.tiny import SEPARATOR, make_documents
+from dflash_train.tiny import GIVEN_WORDS, SEPARATOR, make_documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,8 +65,9 @@ def test_another_epoch_has_another_order(small):
 
 def test_only_the_response_is_supervised(small):
     for document in make_documents(small):
-        assert document.tokens[document.prompt_length - 1] == SEPARATOR
-        assert SEPARATOR not in document.tokens[document.prompt_length :]
+        assert document.tokens[document.prompt_length - GIVEN_WORDS - 1] == SEPARATOR
+        assert SEPARATOR not in document.tokens[document.prompt_length - GIVEN_WORDS :]
+        assert sum(document.mask()) == len(document.tokens) - document.prompt_length
 
 
 def test_documents_depend_on_the_seed_alone(small):
