@@ -50,11 +50,18 @@ class Evidence(Record, frozen=True, kw_only=True):
     log: str | None = None
     """Text, or the parts of a large one that may tell something."""
     stacks: tuple[StackSample, ...] | None = None
+    log_stacks: tuple[StackSample, ...] = ()
+    """Dumps that stand in the log."""
     gpus: GpuText | None = None
     processes: tuple[PastedProcess, ...] | None = None
     context: Context | None = None
     notes: tuple[str, ...] = ()
     """Files that could not be read, and why."""
+
+    @property
+    def all_stacks(self) -> tuple[StackSample, ...]:
+        """Of the log, then those given by themselves."""
+        return (*self.log_stacks, *(self.stacks or ()))
 
     @property
     def observed(self) -> Observed:

@@ -65,12 +65,11 @@ def read_files(files: Mapping[str, Path]) -> Evidence:
     if context_text is not None:
         context, told = parse_context(context_text)
         notes += told
-    samples = [*parse_dumps(log.dumps if log is not None else "").samples]
-    samples += parse_dumps(stacks_text or "").samples
     gpus: GpuText | None = parse_gpus(gpus_text) if gpus_text is not None else None
     return Evidence(
         log=log.text if log is not None else None,
-        stacks=tuple(samples) if samples or stacks_text is not None else None,
+        stacks=parse_dumps(stacks_text).samples if stacks_text is not None else None,
+        log_stacks=parse_dumps(log.dumps).samples if log is not None else (),
         gpus=gpus,
         processes=_processes(ps_text, notes) if ps_text is not None else None,
         context=context,

@@ -22,7 +22,9 @@ from dflash_watch.model import (
     Symptom,
     Verdict,
 )
+from dflash_watch.pasted.echoes import without_echoes
 from dflash_watch.pasted.evidence import Evidence as Given
+from dflash_watch.pasted.interrupt import interrupted_stacks
 from dflash_watch.pasted.outlook import Outlook
 from dflash_watch.pasted.records import build_options, build_records
 from dflash_watch.pasted.sights import late_sights, sights
@@ -52,10 +54,11 @@ def judge_pasted(given: Given, playbooks: Mapping[str, Playbook], now_t: float) 
         raise AssertionError("the records hold a frame")
     signatures = [one for book in playbooks.values() for one in book.signatures()]
     log = engine.window.logs.main()
+    stacks = (*given.all_stacks, *interrupted_stacks(engine.window.logs, frame.t))
     symptoms = (
         *_usable(snapshot, frame),
         *sights(given, frame),
-        *signs_in_stacks(given.stacks or (), signatures, frame.t),
+        *signs_in_stacks(stacks, signatures, frame.t),
         *signs_at_end(log.lines if log is not None else (), signatures, frame.t),
     )
     return _Conclusion(given, engine, snapshot, symptoms, playbooks).snapshot()
@@ -82,7 +85,8 @@ class _Conclusion:
         self._given, self._engine, self._live = given, engine, snapshot
         self._playbooks = playbooks
         self._outlook = Outlook(given, engine, symptoms)
-        self._symptoms = (*symptoms, *late_sights(given, engine, self._outlook))
+        late = late_sights(given, engine, self._outlook)
+        self._symptoms, self._echoes = without_echoes((*symptoms, *late), engine.window.logs)
         self._plausible = self._outlook.plausible()
 
     def snapshot(self) -> Snapshot:
@@ -150,7 +154,8 @@ class _Conclusion:
             live, verdict=verdict, last_verdict=None, failure=found.failure,
             subject=found.subject, severity=found.severity, confidence=confidence,
             summary=found.summary, evidence=tuple(dict.fromkeys(evidence)),
-            explains=found.explains, candidates=found.candidates,
+            explains=tuple(dict.fromkeys([*found.explains, *self._echoes])),
+            candidates=found.candidates,
             since_t=live.t - (self._given.observed.silent_s or 0.0),
             next=fill_next((look, *steps) if look is not None else steps, **values),
             playbook=book.name if book is not None else None, incident=None, wants=(),
@@ -163,7 +168,8 @@ class _Conclusion:
     def _missing(self) -> tuple[Evidence, ...]:
         """Files that were not given: missing, not healthy."""
         parts = (
-            ("log", self._given.log, Source.LOG), ("stacks", self._given.stacks, Source.STACKS),
+            ("log", self._given.log, Source.LOG),
+            ("stacks", self._given.all_stacks or self._given.stacks, Source.STACKS),
             ("GPU figures", self._given.gpus, Source.GPU),
             ("process list", self._given.all_processes or None, Source.PROCESS),
         )  # fmt: skip

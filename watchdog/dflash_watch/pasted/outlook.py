@@ -11,6 +11,7 @@ import re
 from dflash_watch.engine import Engine
 from dflash_watch.model import Symptom, Verdict
 from dflash_watch.pasted.evidence import Evidence
+from dflash_watch.pasted.interrupt import INTERRUPTS, is_interrupted
 from dflash_watch.readers.facts import TracebackSeen
 
 V = Verdict
@@ -20,6 +21,10 @@ FRESH_LINES = 25
 """A step so near the end of the log is its newest word."""
 FAR_FROM_END = 400
 """Lines after an error that are too many for it to have been the end."""
+ENDS = frozenset({"worker-failed", "main-process-zombie", "exit-recorded", "gpu-memory-unowned"})
+CAUSES = ("logged-", "log-end-", "stacked-", "allocation-", "memory-kill", "driver-", "storage-")
+"""Beginnings of symptoms that tell why a process ended."""
+_TROUBLE = re.compile(r"(?i)error|exception|fail|fatal|kill|abort|signal|traceback|panic|terminat")
 _LAST_WORDS = re.compile(
     r"(?i)exit ?code|exit status|exited|^\s*(?:killed|aborted|segmentation fault|bus error)\b"
     r"|core dumped|terminate called|terminating|fatal (?:python )?error|slurmstepd|childfailederror"
@@ -39,8 +44,10 @@ class Outlook:
     def __init__(self, evidence: Evidence, engine: Engine, symptoms: tuple[Symptom, ...]) -> None:
         self._observed = evidence.observed
         self._logs = engine.window.logs
+        self.symptoms = symptoms
         self._names = {one.name for one in symptoms}
-        self._has_stacks = bool(evidence.stacks)
+        self._has_stacks = bool(evidence.all_stacks)
+        self._dumped = bool(evidence.stacks)
         self._listed = evidence.all_processes
         given = (evidence.log, evidence.stacks, evidence.gpus, evidence.all_processes or None)
         self.has_any = any(part is not None for part in given)
@@ -56,14 +63,16 @@ class Outlook:
         observed = self._observed
         if observed.process_alive is not None:
             return observed.process_alive
-        if observed.steps_advancing or observed.silent_s is not None or self._has_stacks:
+        if observed.steps_advancing or observed.silent_s is not None or self._dumped:
+            return True
+        if is_interrupted(self._logs):
             return True
         states = {(one.state or "?")[0] for one in self._listed}
         if states & set("DRSTtI"):
             return True
         if "main-process-zombie" in self._names or self.ends_in_error():
             return False
-        return True if self.steps_at_end() else None
+        return True if self._has_stacks or self.steps_at_end() else None
 
     def ends_in_error(self) -> bool:
         """Are the log's last words those of an end?"""
@@ -76,7 +85,8 @@ class Outlook:
         return raised is not None and self._lines() - raised.line < FAR_FROM_END
 
     def _last_raised(self) -> TracebackSeen | None:
-        fatal = [one for one in self._logs.tracebacks if one.fatal]
+        raised = self._logs.tracebacks
+        fatal = [one for one in raised if one.fatal and one.exception not in INTERRUPTS]
         last = fatal[-1] if fatal else None
         return None if last is None or self._logs.steps_since(last) > 0 else last
 
@@ -97,18 +107,28 @@ class Outlook:
     def plausible(self) -> tuple[Verdict, ...]:
         """Verdicts that fit, the likeliest first."""
         if self._observed.steps_advancing:
-            return V.RUNNING, V.SLOW, V.BLIND
+            return V.RUNNING, V.SLOW
         if self.alive is False:
-            return (V.FINISHED, V.CRASHED, V.BLIND) if self.is_done else (V.CRASHED, V.BLIND)
+            if self.is_done and not self.ends_in_error():
+                return V.FINISHED, V.CRASHED
+            return (V.CRASHED, V.BLIND) if self._has_cause() else (V.BLIND,)
         if self._observed.silent_s is not None or self._observed.steps_advancing is False:
             return self._silent()
-        if self._has_stacks:
+        if self.alive and (self._has_stacks or is_interrupted(self._logs)):
             return (V.FINISHED, *self._silent()) if self.is_done else self._silent()
         if self.is_done:
             return V.FINISHED, V.CRASHED, V.STALLED, V.BLIND
         if self.steps_at_end():
             return V.RUNNING, V.SLOW, V.CRASHED, V.STALLED, V.BLIND, V.QUIET
         return V.CRASHED, V.STALLED, V.BLIND, V.SLOW, V.RUNNING, V.INITIALISING, V.QUIET
+
+    def _has_cause(self) -> bool:
+        """Does anything say how it ended? Gone without a word is not seen, not crashed."""
+        if self._names & ENDS or any(name.startswith(CAUSES) for name in self._names):
+            return True
+        track = self._logs.main()
+        lines = list(track.lines) if track is not None else []
+        return self.ends_in_error() or any(_TROUBLE.search(line) for line in lines)
 
     def _silent(self) -> tuple[Verdict, ...]:
         first = self._observed.first_step_seen

@@ -57,7 +57,7 @@ def build_records(evidence: Evidence, now_t: float) -> list[Record]:
         gpu_driver=evidence.gpus.driver if evidence.gpus is not None else None,
         gaps=tuple(_gaps(evidence)),
     )  # fmt: skip
-    samples = list(evidence.stacks or ())[-MOST_STACKS:]
+    samples = list(evidence.all_stacks)[-MOST_STACKS:]
     stamped = [_stamped(one, i, now_t) for i, one in enumerate(samples)]
     return [hello, frame, *stamped]
 

@@ -15,6 +15,7 @@ from dflash_watch.model import Evidence as Told
 from dflash_watch.model import EvidenceKind, Severity, Source, Symptom
 from dflash_watch.pasted.evidence import Evidence, PastedProcess
 from dflash_watch.pasted.outlook import Outlook
+from dflash_watch.readers.gpumodel import GpuText
 
 _MONITOR = re.compile(
     r"(?i)\b(?:\w*exporter|dcgm\w*|nv-hostengine|nvidia-smi|nvtop|nvitop|gpustat|telegraf|collectd"
@@ -33,11 +34,11 @@ def sights(evidence: Evidence, frame: Frame) -> Iterator[Symptom]:
     for one in monitors:
         if (one.state or "")[:1] == "D":
             yield _symptom("link-lost", "link", t, f"the monitor itself hangs: {_words(one)}")
+    if evidence.gpus is not None:
+        yield from _refusals(evidence.gpus, t)
     gone = evidence.observed.process_alive is False
     left = list(_left_over(frame, t)) if gone or not own else []
     yield from left
-    if gone and not left:
-        yield _symptom("main-process-gone", "run", t, "the process is not there any more")
     for one in own:
         yield from _state(one, t)
 
@@ -46,6 +47,13 @@ def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterato
     """Symptoms that need to know whether the run is alive and gets on."""
     t = engine.window.now_t
     done = engine.window.logs.done
+    ended = evidence.observed.process_alive is False
+    left = any(one.name == "gpu-memory-unowned" for one in outlook.symptoms)
+    if ended and not left and (not outlook.is_done or outlook.ends_in_error()):
+        yield _symptom("main-process-gone", "run", t, "the process is not there any more")
+    unbound = [one for one in engine.window.logs.signatures if one.failure == "kernels-missing"]
+    if unbound:
+        yield _symptom("kernels-unbound", "run", t, unbound[0].text.strip()[:200], Source.LOG)
     if outlook.is_done and outlook.alive and done is not None and not outlook.steps_advance:
         text = f"log says {done.text.strip()[:120]!r}, and the process is still there"
         yield _symptom("exit-overdue", "run", t, text, Source.LOG)
@@ -69,6 +77,15 @@ def _state(one: PastedProcess, t: float) -> Iterator[Symptom]:
         yield _symptom("process-in-disk-wait", "run", t, f"{_words(one)}: held inside the kernel")
         name = "driver-call-held" if _DRIVER.search(where) else "storage-wait"
         yield _symptom(name, "run", t, f"{_words(one)}: held inside the kernel")
+
+
+def _refusals(text: GpuText, t: float) -> Iterator[Symptom]:
+    """What the tool said in place of figures."""
+    for one in text.trouble[:4]:
+        if one.kind == "lost":
+            yield _symptom("logged-gpu-lost", "run", t, one.text, Source.GPU)
+        elif not text.gpus:
+            yield _symptom("gpu-unseen", "host", t, one.text, Source.GPU)
 
 
 def _left_over(frame: Frame, t: float) -> Iterator[Symptom]:

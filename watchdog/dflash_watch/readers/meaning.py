@@ -38,15 +38,20 @@ class Meaning:
     def line(self, text: str, at: Where) -> list[facts.LogFact]:
         """Facts of a whole line."""
         out: list[facts.LogFact] = [facts.LineSeen(text=text, **at.fields())]
-        mine, told = self._tracebacks.feed(text)
+        mine, told = self._tracebacks.feed(text, at.line)
         for one in told:
             out += self._traceback(one, at)
         if mine or not text.strip():
             return out
         out += self._signatures(text, at)
-        out += self.counts(text, at)
+        counted = self.counts(text, at)
+        out += counted
+        steps = [one.step for one in counted if isinstance(one, facts.StepSeen)]
+        step = steps[0] if steps else None
         for what, value in numbers.bad_numbers(text):
-            out.append(facts.NumbersSeen(what=what, value=value, text=text, **at.fields()))
+            out.append(
+                facts.NumbersSeen(what=what, value=value, step=step, text=text, **at.fields())
+            )
         if words.may_matter(text):
             out += self._words(text, at)
         count, first_t = self._repeats.count(text, at.t)
@@ -225,6 +230,7 @@ class Meaning:
         ]
 
     def _traceback(self, told: Told, at: Where) -> list[facts.LogFact]:
+        at = msgspec.structs.replace(at, line=told.line)
         out: list[facts.LogFact] = [
             facts.TracebackSeen(
                 subject=told.subject,

@@ -63,13 +63,15 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None
     fatal: bool
     mixed: bool
+    line: int
+    """Of the log, where it began."""
 
 
 class _Open:
     """A heading or a traceback being read."""
 
-    def __init__(self, *, thread: str | None = None, subject: str | None = None) -> None:
-        self.thread, self.subject = thread, subject
+    def __init__(self, line: int, *, thread: str | None = None, subject: str | None = None) -> None:
+        self.thread, self.subject, self.line = thread, subject, line
         self.exception: str | None = None
         self.message = ""
         self.lines: list[str] = []
@@ -110,8 +112,13 @@ class Tracebacks:
     def __init__(self) -> None:
         self._by_rank: dict[int | None, _Stream] = {}
 
-    def feed(self, line: str) -> tuple[bool, list[Told]]:
-        """Whether the line belongs to a traceback, and what became whole by it."""
+    def feed(self, line: str, number: int = 0) -> tuple[bool, list[Told]]:
+        """Whether the line belongs to a traceback, and what became whole by it.
+
+        Args:
+            line: without its end.
+            number: of the line in its log.
+        """
         found = _PREFIX.match(line)
         rank = int(found.group(1)) if found else None
         stream = self._by_rank.get(rank)
@@ -119,6 +126,7 @@ class Tracebacks:
             if len(self._by_rank) >= 4096:
                 return False, []
             stream = self._by_rank[rank] = _Stream(rank)
+        stream.number = number
         return stream.feed(line[found.end() :] if found else line)
 
     def flush(self, *, is_last: bool = False) -> list[Told]:
@@ -139,6 +147,7 @@ class _Stream:
         self.open: deque[_Open] = deque(maxlen=OPEN_LIMIT)
         self.current: _Open | None = None
         self.before = ""
+        self.number = 0  # of the line being read
         self.names_to_come = 0  # threads that printed their headings into one line
 
     def feed(self, line: str) -> tuple[bool, list[Told]]:
@@ -174,16 +183,16 @@ class _Stream:
             self.names_to_come -= thread is not None
         self.names_to_come += max(line.count("Exception in thread ") - 1, 0)
         if thread:
-            item = _Open(thread=thread.group(1), subject=worker_in(thread.group(1)))
+            item = _Open(self.number, thread=thread.group(1), subject=worker_in(thread.group(1)))
         elif _IGNORED.match(line):
-            item = _Open()
+            item = _Open(self.number)
             item.fatal = False
         elif (
             any(word in low for word in _HEADING_WORDS)
             and not line.startswith((" ", "\t"))
             and _HEADING.search(line)
         ):
-            item = _Open(subject=worker_in(line) or _numbered(line))
+            item = _Open(self.number, subject=worker_in(line) or _numbered(line))
             named = _TYPE.search(line)
             item.exception = (
                 named.group(1) if named else "unknown" if _CERTAIN.search(line) else None
@@ -208,7 +217,7 @@ class _Stream:
         waiting = next((item for item in self.open if not item.began), None)
         if waiting is not None:
             self.open.remove(waiting)
-        self.current = waiting or _Open(subject=worker_in(before))
+        self.current = waiting or _Open(self.number, subject=worker_in(before))
         self.current.fatal = self.current.fatal and not _CAUGHT.search(before)
         self.current.began = True
         self.current.mixed = self.current.mixed or cut_in
@@ -220,7 +229,7 @@ class _Stream:
         if self.current is not None and self.current.ended:
             done = self._close()
         if self.current is None:
-            self.current = self.open.popleft() if self.open else _Open()
+            self.current = self.open.popleft() if self.open else _Open(self.number)
         self.current.began = True
         self.current.add(line)
         return done
@@ -273,6 +282,7 @@ class _Stream:
             rank=self.rank,
             fatal=item.fatal,
             mixed=item.mixed,
+            line=item.line,
         )
 
     def _presumed(self, item: _Open) -> str:

@@ -1,0 +1,41 @@
+"""Other wordings of the mechanisms in the cases, and texts that only look like them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dflash_watch.pasted.files import read_folder
+from dflash_watch.pasted.judge import judge_pasted
+from dflash_watch.playbooks import load_playbooks
+
+ENTRIES = yaml.safe_load((Path(__file__).parent / "wordings.yaml").read_text())
+FILES = {"log": "log.txt", "stacks": "stacks.txt", "gpus": "nvidia-smi.txt", "ps": "ps.txt"}
+OBSERVED = {
+    "alive": "process_alive", "silent": "silent_s", "steps": "steps_advancing",
+    "first_step": "first_step_seen",
+}  # fmt: skip
+T0 = 1_790_000_000.0
+books = cache(load_playbooks)
+
+
+def paste(entry: dict[str, Any], folder: Path) -> Path:
+    for key, name in FILES.items():
+        if key in entry:
+            steps = "".join(f"step {i + 2} loss 2.0\n" for i in range(entry.get("repeat_steps", 0)))
+            (folder / name).write_text(entry[key] + steps)
+    observed = {long: entry[short] for short, long in OBSERVED.items() if short in entry}
+    (folder / "context.yaml").write_text(yaml.safe_dump({"observed": observed}))
+    return folder
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
+def test_a_wording_is_read_as_its_mechanism(entry, tmp_path):
+    seen = judge_pasted(read_folder(paste(entry, tmp_path)), books(), T0)
+    said = f"{seen.verdict}/{seen.failure}: {seen.summary}"
+    assert seen.verdict == entry.get("verdict", seen.verdict), said
+    assert seen.failure in entry.get("is", [seen.failure]), said
+    assert seen.failure not in entry.get("not", []), said
