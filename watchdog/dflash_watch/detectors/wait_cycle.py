@@ -24,7 +24,8 @@ from dflash_watch.detectors.base import (
 )
 from dflash_watch.detectors.examples import example, stuck_after, worker
 from dflash_watch.model import Evidence, EvidenceKind, Severity, Source
-from dflash_watch.window.waits import Edge
+from dflash_watch.readers.stacks import Comparison
+from dflash_watch.window.waits import Edge, read_stack_waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ def _by_stacks(view: View) -> Iterator[Answer]:
     elif len(frozen) >= 2:
         locked, names = list(frozen), ["run"]
         text = f"each of {len(frozen)} threads waits for another over {span_s:.0f} s; nobody moves"
+        names = _named(view.comparison, names)
     else:
         return
     more = [
@@ -85,6 +87,13 @@ def _by_stacks(view: View) -> Iterator[Answer]:
     )  # fmt: skip
     since_t = view.now_t - (view.age_s() or 0.0)
     yield symptom(", ".join(names), Severity.CRITICAL, since_t, text, Source.STACKS, *more, unseen)
+
+
+def _named(compared: Comparison, names: list[str]) -> list[str]:
+    """The workers in the circle, where the run gives its threads names of their own."""
+    circle = read_stack_waits(compared).cycle
+    own = [one for one in circle if one != "MainThread" and not one.startswith("Thread-")]
+    return own if len(own) >= 2 else names
 
 
 def _told(name: str, edge: Edge, cycle: tuple[str, ...]) -> str:

@@ -14,9 +14,12 @@ from dflash_watch.readers.stacks import (
     label_of,
 )
 from dflash_watch.units import duration, percent
+from dflash_watch.window.waits import read_stack_waits
 
 NAMES_LIMIT = 12
 FRAMES_LIMIT = 60
+MOST_TARGETS = 4
+"""Threads named that could end a wait."""
 _WAIT = {
     "queue-get": "waits for an item of a queue",
     "queue-put": "waits for room in a queue",
@@ -167,10 +170,29 @@ def _diff(comparison: Comparison, samples: Sequence[StackSample]) -> str:
             out += ["", f"{_CHANGE[one.change]}:"]
             seen = one.change
         out.append(f"  {_told(one)}")
+    out += _graph(comparison)
     helpers = [one for one in comparison.threads if one.helper]
     if helpers:
         out += ["", f"{'idle by design:' if _has_frames(samples) else UNREAD} {len(helpers)}"]
     return "\n".join(out)
+
+
+def _graph(comparison: Comparison) -> list[str]:
+    """Who waits for whom, and in which circle; nothing where nobody waits for a thread."""
+    waits = read_stack_waits(comparison)
+    if not waits.edges:
+        return []
+    out = ["", "who waits for whom:"]
+    for name, edge in waits.edges.items():
+        anybody = len(edge.targets) > MOST_TARGETS
+        targets = f"any of {len(edge.targets)} others" if anybody else " or ".join(edge.targets)
+        out.append(f"  {name} -> {targets} ({edge.reason})")
+    if waits.cycle:
+        out.append(f"  nobody outside can free: {', '.join(waits.cycle)}")
+    for sink, names in waits.awaited.items():
+        if not waits.cycle:
+            out.append(f"  {sink} waits for nobody; behind it: {', '.join(names)}")
+    return out
 
 
 def _told(one: ThreadChange) -> str:

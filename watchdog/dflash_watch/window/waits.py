@@ -1,15 +1,18 @@
-"""Who waits for whom, by the beat page: cycles, and the workers everybody ends up waiting for."""
+"""Who waits for whom, by the beat page or by stacks: cycles, and whom everybody waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dflash_watch.frame import BeatWorker
+from dflash_watch.readers.stacks import Comparison, ThreadChange
 
 LEAST_WAIT_S = 3.0
 """A wait shorter than this is work in progress."""
 BLOCKING = frozenset({"queue-get", "queue-put", "peer", "lock"})
+ANY_ENDS = frozenset({"queue-get", "queue-put", "lock", "condition", "join"})
+"""Waits that any other thread of the process might end."""
 GIVERS = {"drafter": "target", "target": "loader", "main": "drafter"}
 TAKERS = {"target": "drafter", "loader": "target"}
 
@@ -45,11 +48,49 @@ def read_waits(workers: Mapping[str, BeatWorker]) -> Waits:
     cycle = _cycle({name: edge for name, edge in edges.items() if len(edge.targets) == 1})
     if not cycle:
         cycle = _cycle({name: edges[name] for name in _stuck(edges)})
+    return _waits(edges, cycle)
+
+
+def _waits(edges: Mapping[str, Edge], cycle: tuple[str, ...]) -> Waits:
     awaited: dict[str, list[str]] = {}
     for name in edges:
         for sink in _sinks(name, edges):
             awaited.setdefault(sink, []).append(name)
     return Waits(edges, cycle, {sink: tuple(names) for sink, names in awaited.items()})
+
+
+def read_stack_waits(comparison: Comparison) -> Waits:
+    """The same by stacks alone, of threads that did not move.
+
+    Stacks tell neither the owner of a lock nor whose queue it is: every thread that could end a
+    wait counts, so a circle is claimed only where nobody is left who could.
+    """
+    alive = [one for one in comparison.threads if not one.helper and one.change != "gone"]
+    roles = {one.name: one.name.rsplit("-", 1)[0] for one in alive if one.name}
+    edges = {}
+    for one in alive:
+        if one.name and one.change in ("blocked", "still"):
+            targets = _enders(one, alive, roles)
+            if targets:
+                edges[one.name] = Edge(one.wait, None, targets, comparison.span_s)
+    return _waits(edges, tuple(sorted(_stuck(edges))))
+
+
+def _enders(
+    waiting: ThreadChange, alive: Sequence[ThreadChange], roles: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Threads that could end this wait."""
+    others = [one for one in alive if one.name and one.name != waiting.name]
+    sides = {"queue-get": GIVERS, "queue-put": TAKERS}.get(waiting.wait, {})
+    role = sides.get(roles[str(waiting.name)])
+    if waiting.wait == "peer":
+        role = roles[str(waiting.name)]
+    named = tuple(str(one.name) for one in others if roles[str(one.name)] == role)
+    if named or waiting.wait not in ANY_ENDS:
+        return named
+    return tuple(
+        str(one.name) for one in others if (one.wait, one.leaf) != (waiting.wait, waiting.leaf)
+    )
 
 
 def _edge(worker: BeatWorker, workers: Mapping[str, BeatWorker]) -> Edge | None:
