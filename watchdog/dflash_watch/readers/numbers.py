@@ -13,7 +13,8 @@ import msgspec
 from dflash_watch.readers.plans import is_setting
 
 _NUMBER = r"[-+]?(?:\d[\d,_]{0,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
-_RANK = re.compile(r"(?i)(?:^|[\[(<\s])(?:local_)?(?:rank|default)[ _:=]*(\d{1,6})\b")
+_RANK = re.compile(r"(?i)(?:^|[\[(<\s:])rank[ _:=]{0,4}(\d{1,6})\b")
+_LOCAL_RANK = re.compile(r"(?i)(?:^|[\[(<\s])(?:local_rank|default)[ _:=]{0,4}(\d{1,6})\b")
 _RANK_STEP = re.compile(r"(?i)rank ?\d{1,6}\]?:? {1,8}(?:global[_ ])?step\b")
 
 # Words before a number that counts, the best first.
@@ -107,7 +108,11 @@ def split_ranks(line: str) -> list[str]:
 
 def rank_of(line: str) -> int | None:
     """Rank that a line names near its start, e.g. `[rank1]:` or `rank1 step=50`."""
-    found = _RANK.search(line[:80])
+    head = line[:80]
+    low = head.lower()
+    found = _RANK.search(head) if "rank" in low else None
+    if found is None and ("default" in low or "local_rank" in low):
+        found = _LOCAL_RANK.search(head)
     return int(found.group(1)) if found else None
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from dflash_watch.frame import StackFrame, StackSample, ThreadStack
 from dflash_watch.readers.lines import printable
+from dflash_watch.readers.prefix import split_prefix
 from dflash_watch.readers.stackdump import DumpBuilder
 
 DUMP_LIMIT = 512
@@ -21,10 +22,6 @@ DUMP_LIMIT = 512
 JSON_LINES = 2_000_000
 """Lines that one block of py-spy's JSON may have."""
 
-_PREFIX = re.compile(
-    r"\s?(?:\[?(?:rank|default|Rank )(\d{1,6})\]?:"
-    r"|\(\w{1,40} pid=(\d{1,10})[^)]{0,60}\)|(\d{1,6}):) ?"
-)
 _RANK_TOLD = re.compile(
     r"(?i)\W{0,8}(?:stacks? of )?rank[ _:=#-]{0,3}(\d{1,6})\W{0,4}(?:pid\W{0,3}(\d{1,10}))?"
     r"\W{0,4}(?:stacks?|dump)?\W{0,8}$"
@@ -111,14 +108,12 @@ class StackScanner:
             inside = self._json_line(line)
             if inside is not None:
                 return inside
-        found = _PREFIX.match(line)
-        key = found.group().strip() if found else ""
-        body = line[found.end() :] if found else line
-        stream = self._streams.get(key)
+        prefix, body = split_prefix(line)
+        stream = self._streams.get(prefix.key)
         if stream is None:
             if len(self._streams) >= 4096:
                 return False
-            stream = self._streams[key] = DumpBuilder(_rank_of(found), _pid_of(found))
+            stream = self._streams[prefix.key] = DumpBuilder(prefix.rank, prefix.pid)
         mine = stream.feed(body)
         if not mine and body:
             self._announced(stream, body)
@@ -231,15 +226,6 @@ def _json_thread(one: _SpyThread) -> ThreadStack:
         active=one.active,
         owns_gil=one.owns_gil or None,
     )
-
-
-def _rank_of(found: re.Match[str] | None) -> int | None:
-    number = found and (found.group(1) or found.group(3))
-    return int(number) if number else None
-
-
-def _pid_of(found: re.Match[str] | None) -> int:
-    return int(found.group(2) or 0) if found else 0
 
 
 def _stamp(sample: StackSample, t: float, pid: int, rank: int | None, label: str) -> StackSample:

@@ -12,6 +12,7 @@ from collections import deque
 
 import msgspec
 
+from dflash_watch.readers.prefix import split_prefix
 from dflash_watch.readers.words import worker_in
 
 TEXT_LINES = 200
@@ -23,7 +24,6 @@ CUT_AFTER = 3
 OPEN_LIMIT = 16
 """Headings and tracebacks waiting at once."""
 
-_PREFIX = re.compile(r"^\s?\[(?:rank|default|Rank ?)(\d{1,6})\]:? ?")
 _START = re.compile(r"Traceback \(most recent call last\):?\s*$")
 _THREAD = re.compile(r".*Exception in thread (.{1,120}?):?\s*$")
 _BARE_NAME = re.compile(r"^([\w][^:]{0,80}):\s*$")
@@ -110,7 +110,7 @@ class Tracebacks:
     """
 
     def __init__(self) -> None:
-        self._by_rank: dict[int | None, _Stream] = {}
+        self._by_key: dict[str, _Stream] = {}
 
     def feed(self, line: str, number: int = 0) -> tuple[bool, list[Told]]:
         """Whether the line belongs to a traceback, and what became whole by it.
@@ -119,15 +119,14 @@ class Tracebacks:
             line: without its end.
             number: of the line in its log.
         """
-        found = _PREFIX.match(line)
-        rank = int(found.group(1)) if found else None
-        stream = self._by_rank.get(rank)
+        prefix, body = split_prefix(line)
+        stream = self._by_key.get(prefix.key)
         if stream is None:
-            if len(self._by_rank) >= 4096:
+            if len(self._by_key) >= 4096:
                 return False, []
-            stream = self._by_rank[rank] = _Stream(rank)
+            stream = self._by_key[prefix.key] = _Stream(prefix.rank, prefix.name)
         stream.number = number
-        return stream.feed(line[found.end() :] if found else line)
+        return stream.feed(body)
 
     def flush(self, *, is_last: bool = False) -> list[Told]:
         """What is whole although its follow-up may still come; asked at the end of each piece.
@@ -135,15 +134,15 @@ class Tracebacks:
         Args:
             is_last: no piece follows, so what was cut is told as well.
         """
-        streams = self._by_rank.values()
+        streams = self._by_key.values()
         return [told for stream in streams for told in stream.flush(is_last=is_last)]
 
 
 class _Stream:
     """The assembler of one rank."""
 
-    def __init__(self, rank: int | None) -> None:
-        self.rank = rank
+    def __init__(self, rank: int | None, name: str = "") -> None:
+        self.rank, self.name = rank, name
         self.open: deque[_Open] = deque(maxlen=OPEN_LIMIT)
         self.current: _Open | None = None
         self.before = ""
@@ -288,6 +287,8 @@ class _Stream:
     def _presumed(self, item: _Open) -> str:
         if self.rank is not None:
             return f"rank-{self.rank}"
+        if self.name:
+            return self.name
         first = next((line for line in item.lines if _FRAME.match(line)), "")
         return "main" if _MODULE.search(first) else "unknown"
 
