@@ -74,7 +74,8 @@ class FakeNvml:
         """Values of one GPU.
 
         Keys: `util` (percent), `burst_ms` (on and off for so long), `power_mw`, `limit_mw`,
-        `temp_c`, `sm_mhz`, `reasons`, `ecc`, `used` and `total` (bytes), `gpm` (0: not supported),
+        `temp_c`, `sm_mhz`, `reasons`, `ecc`, `links` (NVLinks that are up, -1: none at all), `used`
+        and `total` (bytes), `gpm` (0: not supported),
         `sm`, `tensor`, `dram` (percent, through GPM).
         """
         for key, value in values.items():

@@ -19,7 +19,7 @@ typedef unsigned int uint;
 typedef unsigned long long u64;
 typedef struct { char call[64]; int gpu, code, hang; } Rule;
 typedef struct {
-    int lost, util, temp_c, sm_mhz, ecc, gpm, num_processes, burst_ms;
+    int lost, util, temp_c, sm_mhz, ecc, gpm, links, num_processes, burst_ms;
     uint power_mw, limit_mw;
     u64 reasons, used, total;
     double sm, tensor, dram, energy_mj;
@@ -62,6 +62,7 @@ static void set_gpu(int i, const char *key, const char *value) {
     else if (!strcmp(key, "sm_mhz")) g->sm_mhz = number;
     else if (!strcmp(key, "ecc")) g->ecc = number;
     else if (!strcmp(key, "gpm")) g->gpm = number;
+    else if (!strcmp(key, "links")) g->links = number;
     else if (!strcmp(key, "reasons")) g->reasons = strtoull(value, NULL, 0);
     else if (!strcmp(key, "used")) g->used = strtoull(value, NULL, 0);
     else if (!strcmp(key, "total")) g->total = strtoull(value, NULL, 0);
@@ -83,7 +84,7 @@ static void defaults(void) {
     S.gpus = 8;
     for (int i = 0; i < MAX_GPUS; i++)
         S.gpu[i] = (Gpu){.util = 0, .temp_c = 37, .sm_mhz = 345, .power_mw = 78300, .limit_mw = 700000, .reasons = 1,
-                         .used = 645000000ULL, .total = 150754820096ULL, .gpm = 1, .energy_at_us = begin_us,
+                         .used = 645000000ULL, .total = 150754820096ULL, .gpm = 1, .links = 18, .energy_at_us = begin_us,
                          .energy_mj = 2.8e6};
 }
 
@@ -201,6 +202,21 @@ EXPORT nvmlDeviceGetTotalEccErrors(void *d, int kind, int counter, u64 *count) {
     (void)counter;
     DEVICE(d);
     *count = kind == 1 ? g->ecc : 0;
+    return OK;
+}
+
+/* Eighteen links, of which the first `links` are up; -1: a card without. */
+EXPORT nvmlDeviceGetNvLinkState(void *d, uint link, uint *active) {
+    DEVICE(d);
+    if (g->links < 0) return 3;
+    if (link >= 18) return 2;
+    *active = link < (uint)g->links;
+    return OK;
+}
+typedef struct { char legacy[16]; uint domain, bus, device, id, subsystem; char text[32]; } Pci;
+EXPORT nvmlDeviceGetPciInfo_v3(void *d, Pci *pci) {
+    DEVICE(d);
+    snprintf(pci->text, sizeof pci->text, "00000000:%02X:00.0", 0x10 + index_);
     return OK;
 }
 

@@ -208,6 +208,11 @@ class GpuSample(Part, frozen=True, kw_only=True):
     dram_ratio: float | None = None
     energy_joules: float | None = None
     ecc_uncorrected: int | None = None
+    """Since the driver was loaded."""
+    nvlinks_active: int | None = None
+    """Links that are up; None for a card without any."""
+    pci: str | None = None
+    """Address on the bus, as kernel lines name the card."""
     processes: tuple[GpuProcess, ...] | None = None
 
 

@@ -36,7 +36,8 @@ LEFT_OUT_S = 1.0
 """Least part of a silence left out that is worth words."""
 QUIET_LEAST_S, QUIET_LIMITS = 600.0, 10.0
 NEVER_RETURN = (
-    "gil-owner-fixed", "collective-waiting", "device-never-returns", "driver-call-held",
+    "gpu-fallen", "gil-owner-fixed", "collective-waiting", "device-never-returns",
+    "driver-call-held",
 )  # fmt: skip
 """Past the limit these prove a stall, whatever burns CPU: who waits for a GPU often spins."""
 WAITS = dict.fromkeys(("lock-file-wait", "forked-lock", "loader-stuck", "logger-wait"), 0.0)

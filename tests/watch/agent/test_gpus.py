@@ -147,6 +147,7 @@ def test_a_lost_gpu_keeps_its_row_and_its_name(fake_nvml, sampler):
         "index": 3,
         "uuid": "GPU-fa4e0000-0000-4000-8000-000000000003",
         "name": "NVIDIA H200",
+        "pci": "00000000:13:00.0",
         "state": "lost",
         "errors": {"device": "GPU is lost"},
     }
@@ -262,3 +263,11 @@ def test_a_library_that_the_run_itself_has_loaded_is_used(agent: Start, program,
     run.stdout.readline()
     watch = agent({"pid": run.pid})
     assert len(watch.frame(lambda frame: frame.get("gpus"))["gpus"]) == 8
+
+
+def test_links_that_are_up_are_counted_and_a_card_without_any_says_nothing(fake_nvml, sampler):
+    fake_nvml.gpu(1, links=17)
+    fake_nvml.gpu(2, links=-1)
+    rows = sampler().read()["gpus"]
+    assert [row.get("nvlinks_active") for row in rows[:3]] == [18, 17, None]
+    assert rows[2]["errors"] == {}

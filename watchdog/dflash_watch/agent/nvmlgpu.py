@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Tuple
 
 import pynvml
@@ -19,6 +20,7 @@ PROCESSES_EVERY_S, SLOW_EVERY_S, REFUSED_EVERY_S = 5.0, 30.0, 60.0
 KEPT = (
     "power_limit_watts",
     "ecc_uncorrected",
+    "nvlinks_active",
     "processes",
     "sm_ratio",
     "tensor_ratio",
@@ -93,6 +95,8 @@ class Gpu:
             "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
             "name": _text(pynvml.nvmlDeviceGetName(handle)),
         }
+        with suppress(pynvml.NVMLError):  # it only finds the card of a kernel line
+            self._constant["pci"] = _text(pynvml.nvmlDeviceGetPciInfo(handle).busId)
         self._handle = handle
         self._gpm.begin(handle)
 
@@ -132,6 +136,7 @@ class Gpu:
                 SLOW_EVERY_S,
                 lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0),
             ),
+            ("nvlinks", SLOW_EVERY_S, lambda: _links(handle)),
             (
                 "energy_joules",
                 SLOW_EVERY_S,
@@ -220,6 +225,20 @@ def _memory(handle: Any) -> Dict[str, int]:
             raise
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return {"memory_used_bytes": memory.used, "memory_total_bytes": memory.total}
+
+
+def _links(handle: Any) -> Dict[str, int]:
+    """NVLinks that are up; empty for a card that has none."""
+    active = None
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            state = int(pynvml.nvmlDeviceGetNvLinkState(handle, link))
+        except pynvml.NVMLError as error:
+            if error.value == GPU_IS_LOST:
+                raise
+            break  # there are no more, or none at all
+        active = state if active is None else active + state
+    return {} if active is None else {"nvlinks_active": active}
 
 
 def _clock_reasons(handle: Any) -> int:

@@ -42,7 +42,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         outlived = last_t is not None and last_t > newest.t + params.outlived_s
         outlived = outlived or view.window.logs.steps_since(newest) >= params.outlived_steps
         text = f"{newest.text[:200]}" + (f" ({newest.meaning})" if newest.meaning else "")
-        source = Source.EVENTS if newest.path == "events.jsonl" else Source.LOG
+        source = {"events.jsonl": Source.EVENTS, "kernel": Source.HOST}.get(newest.path, Source.LOG)
         more = [
             Evidence(kind=EvidenceKind.FOR, text=f"the same from {one.subject}", source=source)
             for one in found[:-1]

@@ -6,6 +6,7 @@ long a run lasts. Runs nothing, decides nothing; the newest frame is kept whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ from dflash_watch.window.told import Event, Told
 from dflash_watch.window.tracks import ProcessTrack, Tracks
 
 CORES_OVER_S = 3.0
+USERS_WITHIN_S = 15.0
+"""The driver tells within so long which processes use which card."""
+_STAMP = re.compile(r"\[\s*(\d+\.\d+)\]")
 Identity = tuple[int | None, int | None, str | None]
 
 
@@ -65,6 +69,7 @@ class Window:
         self.answered: set[str] = set()
         """Sources that have answered at least once."""
         self.kernel: list[str] = []
+        self._kernel_due: list[tuple[float, str]] = []
         self.kills = Kills()
         self.rooms = Rooms()
 
@@ -120,12 +125,41 @@ class Window:
         self.past.take(frame, cores, self.fresh_events)
         self.numerics.take_events(self.fresh_events)
         self.numerics.take_facts(self.logs.fresh)
-        self.kernel.extend(frame.kernel or ())
-        del self.kernel[:-50]
         self.kills.take(frame.t, frame.host, is_gone=self.is_gone())
         self.rooms.take(frame.t, frame.host)
         self._take_gaps(frame)
+        self._take_kernel(frame)
         return True
+
+    def _take_kernel(self, frame: Frame) -> None:
+        """Keep kernel lines, and search them once it can be known whose cards they are about."""
+        self.kernel.extend(frame.kernel or ())
+        del self.kernel[:-50]
+        for line in frame.kernel or ():
+            stamp = _STAMP.match(line)
+            t = frame.t - (frame.boot_s - float(stamp[1])) if stamp else frame.t
+            self._kernel_due.append((min(t, frame.t), line))
+        waited_s = frame.t - (self.first_t or frame.t)
+        if self.gpus.tells_users or "gpu" in self.gaps or waited_s > USERS_WITHIN_S:
+            for t, line in self._kernel_due:
+                self._search_kernel(t, line)
+            self._kernel_due.clear()
+
+    def _search_kernel(self, t: float, line: str) -> None:
+        """Signatures in a line, unless it is older than the run or about a stranger's card."""
+        card, main = self.gpus.named_in(line), self.main()
+        age_s = main.sample.age_s if main is not None else None
+        if age_s is not None and t < self.now_t - age_s:
+            return
+        if card is not None and not self.gpus.is_used(card, self.tracks.pids()):
+            return
+        subject = "run" if card is None else f"gpu{card}"
+        for match in self._matcher.in_line(line):
+            fact = SignatureSeen(
+                t=t, path="kernel", text=line, meaning=match.signature.meaning,
+                failure=match.signature.failure, subject=subject,
+            )  # fmt: skip
+            self.logs.signatures.append(fact)
 
     def _search_failures(self) -> None:
         """Signatures in the tracebacks of workers that failed."""

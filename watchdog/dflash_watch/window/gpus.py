@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from dflash_watch.frame import GpuSample
@@ -22,6 +24,7 @@ BUCKETS = int(WINDOW_S / BUCKET_S)
 RECENT = 60
 CONTEXT_BYTES = 2**30
 """A card that holds less has no context of a run: it idles lower then (78 W of 120 on an H200)."""
+_PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\b")
 IDLE_SPREAD_W = 15.0
 NEW_SHARE = 0.2
 """Weight of a new idle reading."""
@@ -39,6 +42,12 @@ class GpuTrack:
     """Bucket number -> (sum of watts, count)."""
     idle_watts: float | None = None
     """What it takes with a context and nothing to do, learned from this run."""
+    pids: frozenset[int] | None = None
+    """Processes that the driver listed there last, while it answered."""
+    first_ecc: int | None = None
+    """Errors that could not be corrected, when they were first read."""
+    most_links: int | None = None
+    """NVLinks that were up at best."""
     reading: Reading | None = None
     """What it does, over the newest seconds."""
     reading_since_t: float = 0.0
@@ -50,6 +59,7 @@ class GpuTrack:
             self.sample, self.reading = sample, None
             return
         self.sample, self.seen_t = sample, t
+        self._note_health(sample)
         util = _mean(sample.utilization_history, sample.utilization_ratio)
         power = _mean(sample.power_history_watts, sample.power_watts)
         look = Look(
@@ -66,6 +76,14 @@ class GpuTrack:
             self.power[number] = (total + power, count + 1)
             if len(self.power) > BUCKETS + 2:
                 self.power.pop(min(self.power))
+
+    def _note_health(self, sample: GpuSample) -> None:
+        if sample.processes is not None:
+            self.pids = frozenset(one.pid for one in sample.processes)
+        if self.first_ecc is None:
+            self.first_ecc = sample.ecc_uncorrected
+        if sample.nvlinks_active is not None:
+            self.most_links = max(self.most_links or 0, sample.nvlinks_active)
 
     def line(self) -> PowerLine:
         """Where it idles and where it ends."""
@@ -124,6 +142,30 @@ class Gpus:
             if track is None:
                 track = self.tracks[sample.index] = GpuTrack(sample, t)
             track.take(sample, t)
+
+    def named_in(self, line: str) -> int | None:
+        """The card whose bus address a kernel line tells; None when it tells none that is known."""
+        found = _PCI.search(line)
+        if found is None:
+            return None
+        told = tuple(int(part, 16) for part in found.groups())
+        for index, track in self.tracks.items():
+            own = _PCI.search(track.sample.pci or "")
+            if own is not None and tuple(int(part, 16) for part in own.groups()) == told:
+                return index
+        return None
+
+    def is_used(self, index: int, pids: Collection[int]) -> bool:
+        """Does the run use that card? Yes too when nobody can tell whose any card is."""
+        users = [
+            one for one, track in self.tracks.items() if (track.pids or frozenset()) & set(pids)
+        ]
+        return index in users or not users
+
+    @property
+    def tells_users(self) -> bool:
+        """Has the driver said for each card which processes use it?"""
+        return bool(self.tracks) and all(one.pids is not None for one in self.tracks.values())
 
     def activity(self, since_t: float) -> float | None:
         """Largest share of SM time in use; None where the driver does not say.

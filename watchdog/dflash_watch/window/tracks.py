@@ -187,6 +187,10 @@ class Tracks:
             self.gone_threads.append((key[0], key[1], track))
             self.threads_changed_t = frame.t
 
+    def pids(self) -> set[int]:
+        """Numbers of the run's processes."""
+        return {pid for pid, _ in self.processes}
+
     def process(self, pid: int | None) -> ProcessTrack | None:
         """The process that has this number now."""
         for (known, _), process in self.processes.items():

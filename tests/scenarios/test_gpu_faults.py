@@ -1,0 +1,145 @@
+"""GPUs that fail under a run, and those of somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from dflash_watch.frame import GpuProcess, GpuSample
+from scenarios.timeline import PID, Timeline
+
+OWN = GpuProcess(pid=PID, memory_bytes=2**34, pid_space="container")
+OTHER = GpuProcess(pid=99, memory_bytes=2**34, pid_space="unknown")
+XID = "[{boot:.6f}] NVRM: Xid (PCI:0000:{bus}:00): {text}"
+
+
+def cards(
+    change: Callable[[int], dict[str, Any]] = lambda _: {},
+) -> Callable[[float], tuple[GpuSample, ...]]:
+    """Four cards; the run is on the first two."""
+
+    def at(_: float) -> tuple[GpuSample, ...]:
+        made = []
+        for index in range(4):
+            row: dict[str, Any] = {
+                "memory_used_bytes": 2**34, "utilization_ratio": 0.9, "sm_ratio": 0.7,
+                "processes": (OWN if index < 2 else OTHER,), "pci": f"00000000:1{index}:00.0",
+                "ecc_uncorrected": 5, "nvlinks_active": 18,
+            }  # fmt: skip
+            made.append(GpuSample(index=index, **(row | change(index))))
+        return tuple(made)
+
+    return at
+
+
+def on(index: int, **changes: Any) -> Callable[[int], dict[str, Any]]:
+    return lambda one: changes if one == index else {}
+
+
+def lost(index: int) -> Callable[[float], tuple[GpuSample, ...]]:
+    gone = GpuSample(index=index, state="lost", errors={"device": "GPU is lost"})
+    return lambda t: tuple(gone if one.index == index else one for one in cards()(t))
+
+
+def begun() -> Timeline:
+    run = Timeline.training(5)
+    run.gpus = cards()
+    run.go(20)
+    assert run.last.failure == "healthy"
+    return run
+
+
+def kernel(run: Timeline, bus: str, text: str, ago_s: float = 0.0) -> None:
+    run.kernel = (XID.format(boot=run.boot_s - ago_s, bus=bus, text=text),)
+    run.go(1)
+    run.kernel = None
+
+
+def test_a_card_of_the_run_that_is_lost_is_critical_at_once():
+    run = begun()
+    run.gpus = lost(1)
+    run.go(5)
+    assert (run.last.failure, run.last.subject, run.last.severity) == (
+        "gpu-lost", "gpu1", "critical",
+    )  # fmt: skip
+
+
+def test_a_run_that_stands_on_a_lost_card_is_stalled_by_it_though_a_thread_spins():
+    run = begun()
+    run.gpus = lost(1)
+    run.freeze()
+    run.cores = 1.0
+    run.go(60)
+    assert (run.last.verdict, run.last.failure) == ("stalled", "gpu-lost")
+
+
+def test_somebody_elses_card_that_is_lost_is_no_trouble_of_this_run():
+    run = begun()
+    run.gpus = lost(3)
+    run.go(10)
+    assert all(one.failure != "gpu-lost" for one in run.snapshots)
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ("79, pid=1234, GPU has fallen off the bus.", "gpu-lost"),
+        ("48, pid=1234, DBE (double bit error) ECC Error", "gpu-ecc"),
+        ("74, pid=1234, NVLink: fatal error detected on link 6", "nvlink-fault"),
+        ("31, pid=1234, name=python, MMU Fault: ENGINE GRAPHICS", "kernel-fault"),
+    ],
+)
+def test_a_kernel_line_about_a_card_of_the_run_names_failure_and_card(text, failure):
+    run = begun()
+    kernel(run, "11:00", text)
+    run.freeze()
+    run.gpus = cards(lambda _: {"utilization_ratio": 0.0, "sm_ratio": 0.0})
+    run.go(60)
+    assert (run.last.verdict, run.last.failure, run.last.subject) == ("stalled", failure, "gpu1")
+    assert any(fact.source == "host" and "Xid" in fact.text for fact in run.last.evidence)
+
+
+def test_a_kernel_line_about_somebody_elses_card_says_nothing():
+    run = begun()
+    kernel(run, "13:00", "79, pid=1234, GPU has fallen off the bus.")
+    run.go(20)
+    assert run.last.failure == "healthy"
+    assert not any(one.name.startswith("logged-") for one in run.last.symptoms)
+
+
+def test_a_kernel_line_from_before_the_run_is_of_another():
+    run = Timeline.ours()
+    run.gpus = cards()
+    kernel(run, "11:00", "79, pid=1234, GPU has fallen off the bus.", ago_s=300.0)
+    run.go(5)
+    run.begin_training()
+    run.go(30)
+    assert not any(one.name.startswith("logged-") for one in run.last.symptoms)
+
+
+def test_a_kernel_line_that_comes_before_the_driver_said_whose_card_it_is_waits_for_that():
+    run = Timeline.training(5)
+    kernel(run, "13:00", "79, pid=1234, GPU has fallen off the bus.")
+    run.gpus = cards()
+    run.go(30)
+    assert not any(one.name.startswith("logged-") for one in run.last.symptoms)
+
+
+@pytest.mark.parametrize(
+    ("changes", "failure"),
+    [({"ecc_uncorrected": 7}, "gpu-ecc"), ({"nvlinks_active": 16}, "nvlink-fault")],
+)
+def test_counters_that_turn_bad_on_a_card_of_the_run_are_critical(changes, failure):
+    run = begun()
+    run.gpus = cards(on(1, **changes))
+    run.go(5)
+    assert (run.last.failure, run.last.subject, run.last.severity) == (failure, "gpu1", "critical")
+
+
+@pytest.mark.parametrize("changes", [{"ecc_uncorrected": 7}, {"nvlinks_active": 16}])
+def test_the_same_on_somebody_elses_card_is_not_this_runs(changes):
+    run = begun()
+    run.gpus = cards(on(2, **changes))
+    run.go(10)
+    assert run.last.failure == "healthy"
