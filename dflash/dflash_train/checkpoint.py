@@ -1,8 +1,8 @@
 """Checkpoints: whole or not there, verified before use, the newest few kept.
 
 `checkpoints/step-00000100/` holds `drafter.safetensors`, `optimizer.safetensors` and `state.json`
-(step, configuration, sizes and sha256 of the others). It is written under a temporary name, synced,
-then renamed.
+(step, configuration, sizes and sha256 of the others, and its own). It is written under a temporary
+name, synced, then renamed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def save(
         }
         size = sum((part / name).stat().st_size for name in files)
         state = {"schema": SCHEMA, "step": step, "config": as_mapping(config), "files": files}
-        _write_text(part / STATE_NAME, json.dumps(state, indent=1))
+        whole = {**state, "sha256": _state_sha256(state)}
+        _write_text(part / STATE_NAME, json.dumps(whole, indent=1))
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
         _sync_folder(folder)
@@ -107,6 +108,8 @@ def load(path: Path) -> Checkpoint:
         state = json.loads((path / STATE_NAME).read_text(encoding="utf-8"))
         if state["schema"] != SCHEMA:
             raise CheckpointError(f"{path}: schema {state['schema']}, expected {SCHEMA}")
+        if state.pop("sha256") != _state_sha256(state):
+            raise CheckpointError(f"{path / STATE_NAME}: damaged, its sha256 is another")
         for name, facts in state["files"].items():
             seen = _sha256(path / name)
             if seen != facts["sha256"]:
@@ -122,6 +125,11 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: {error.strerror or error}, half written?") from error
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path / STATE_NAME}: not a checkpoint's state: {error}") from error
+
+
+def _state_sha256(state: Mapping[str, object]) -> str:
+    """Of all it says, whatever the layout of its text."""
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def _folders(folder: Path) -> list[Path]:

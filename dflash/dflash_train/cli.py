@@ -149,6 +149,10 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
         place=place,
     )
     result = execute(request)
+    if place.size > 1 and result.code not in (EXIT_DONE, EXIT_STOPPED):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(result.code)  # an orderly end would wait for processes that have gone
     # to its launcher an exit other than 0 is a failure; launch.py reads how the run ended
     was_stopped = result.code == EXIT_STOPPED and is_ours and place.size > 1
     return EXIT_DONE if was_stopped else result.code, result.stuck

@@ -5,6 +5,7 @@ Says in one line what only the launcher can know: that a process was ended by a 
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 
@@ -20,6 +21,7 @@ def main() -> int:
     """Start the processes and wait for them; the exit code."""
     end_with_parent()
     name_process("dflash-launch")
+    logging.disable(logging.CRITICAL)  # whoever failed says so itself
     try:
         torchrun(sys.argv[1:])
     except ChildFailedError as error:

@@ -58,7 +58,7 @@ class Group:
             for tensor in tensors:
                 dist.all_reduce(tensor)
         except RuntimeError as error:
-            raise self._lost(error) from error
+            raise self._lost() from error
 
     def wait(self) -> None:
         """Until all are here.
@@ -88,6 +88,5 @@ class Group:
         """Leave without waiting for anybody."""
         dist.destroy_process_group()
 
-    def _lost(self, error: RuntimeError) -> PeerLostError:
-        cause = self.failure() or f"another process has gone ({str(error).splitlines()[0]})"
-        return PeerLostError(cause)
+    def _lost(self) -> PeerLostError:
+        return PeerLostError(self.failure() or "another process has gone without a word")

@@ -59,7 +59,6 @@ def launch(words: Sequence[str], config: Config, run_dir: Path) -> int:
             **os.environ,
             LAUNCHED: "1",
             "OMP_NUM_THREADS": str(config.pipeline.num_threads),
-            "LOGLEVEL": "CRITICAL",  # the launcher's own: what failed is said by whoever failed
         },
         start_new_session=True,
     )

@@ -28,6 +28,16 @@ def test_what_was_saved_is_what_is_loaded(small, tmp_path):
     assert newest_stored(tmp_path).config == small
 
 
+def test_a_state_that_says_another_step_is_not_believed(small, tmp_path):
+    checkpoint.save(tmp_path, 5, small, WEIGHTS, STATE)
+    path, _ = checkpoint.save(tmp_path, 10, small, WEIGHTS, STATE)
+    file = path / "state.json"
+    file.write_text(file.read_text().replace('"step": 10', '"step": 11'))
+    with pytest.raises(CheckpointError, match="damaged, its sha256 is another"):
+        checkpoint.load(path)
+    assert checkpoint.load_newest(tmp_path).step == 5
+
+
 def test_only_the_newest_are_kept(small, tmp_path):
     config = parse_overrides(small, ["checkpoint.keep=2"])
     for step in (5, 10, 15, 20):
