@@ -163,6 +163,7 @@ def _resolved(
 ) -> Config:
     """Settings from all places, with what target and data decide of them."""
     from dflash_train.settings import resolve  # noqa: PLC0415  (see _run)
+    from dflash_train.tracking import check_installed  # noqa: PLC0415
 
     overrides = [*settings_of_options(given), *overrides]
     if is_resume:
@@ -178,6 +179,7 @@ def _resolved(
         config = settle(config)
     if config.data.path is not None:
         config = _with_data(config, given.run_dir, is_resume=is_resume, may_prepare=may_prepare)
+    check_installed(config)
     return config
 
 

@@ -12,6 +12,7 @@ from dflash_train.errors import UsageError
 from dflash_train.plan.check import CHECKS
 
 DRILLS = ("raise", "lock-cycle", "stop-taking", "stop-giving", "gil-busy", "gil-asleep")
+TRACKERS = ("wandb", "tensorboard")
 LAYER_TYPES = ("full_attention", "sliding_attention")
 WEIGHTINGS = ("decay", "dpace", "uniform")
 COMPUTE_DTYPES = ("auto", "float32", "bfloat16")
@@ -195,6 +196,18 @@ class PlanConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrackConfig:
+    """Trackers that are told the figures beside the log."""
+
+    to: tuple[str, ...] = ()
+    """wandb, tensorboard, or both by commas."""
+    project: str = "dflash"
+    """Of Weights & Biases."""
+    name: str | None = None
+    """What the run is called there; none: the name of its directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrillConfig:
     """A fault on purpose, to see that it is noticed. Never set in a real run."""
 
@@ -223,6 +236,7 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     plan: PlanConfig = field(default_factory=PlanConfig)
+    track: TrackConfig = field(default_factory=TrackConfig)
     drill: DrillConfig = field(default_factory=DrillConfig)
 
     @property
@@ -378,6 +392,11 @@ def _rules(c: Config) -> tuple[tuple[str, bool, str], ...]:
             f"names of checks: {', '.join(CHECKS)}",
         ),
         ("plan.memory_margin", 0 <= c.plan.memory_margin < 1, "0 or more, below 1"),
+        (
+            "track.to",
+            set(c.track.to) <= set(TRACKERS),
+            f"none, or some of {', '.join(TRACKERS)}",
+        ),
         (
             "drill.fault",
             c.drill.fault is None or c.drill.fault in DRILLS,

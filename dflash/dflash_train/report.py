@@ -23,6 +23,7 @@ from dflash_train.errors import DflashError
 from dflash_train.evaluation import Evaluation
 from dflash_train.metrics import FIELDS, StepMetrics, read_metrics
 from dflash_train.schedule import learning_rate
+from dflash_train.tracking import Trackers
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Reporter:
         first_step: steps done before this run began.
         show_bar: draw a progress bar on standard error.
         speaks: False in all processes but the first: steps are counted and nothing is said.
+        trackers: told the same figures as the log.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class Reporter:
         *,
         show_bar: bool,
         speaks: bool = True,
+        trackers: Trackers | None = None,
     ) -> None:
-        self._speaks = speaks
+        self._speaks, self._trackers = speaks, trackers
         self._config, self._writer = config, writer
         self._first_step = first_step
         self._sums = torch.zeros(len(FIELDS))
@@ -112,6 +115,15 @@ class Reporter:
             prompts=found.prompts,
             seconds=found.seconds,
         )
+        self._track(
+            done,
+            "evaluation",
+            {
+                "acceptance_length": length,
+                "acceptance_length_estimate": found.estimate,
+                "tokens_per_pass": found.acceptance.tokens_per_pass,
+            },
+        )
         if found.has_gap:
             logger.warning(
                 "acceptance-gap at step %d: %.2f in decoding, %.2f estimated; %s",
@@ -119,8 +131,15 @@ class Reporter:
             )
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Take the bar away; let the trackers finish."""
         self._bar.close()
+        if self._trackers is not None:
+            self._trackers.close()
+
+    def _track(self, step: int, part: str, figures: dict[str, float | None]) -> None:
+        if self._trackers is not None:
+            named = {f"{part}/{name}": value for name, value in figures.items()}
+            self._trackers.log(step, named)
 
     def _say(self, done: int, queue: tuple[int, int]) -> None:
         now_s = time.perf_counter()
@@ -146,6 +165,21 @@ class Reporter:
             memory=self._memory(),
             padding_ratio=1.0 - self._tokens / max(self._padded, 1),
             acceptance_length=metrics.acceptance_length,
+        )
+        self._track(
+            done,
+            "train",
+            {
+                "loss": metrics.loss,
+                "learning_rate": lr,
+                "grad_norm": metrics.grad_norm,
+                "acceptance_length_estimate": metrics.acceptance_length,
+                "first_position_ratio": metrics.first_ratio,
+                "tokens_per_s": tokens_per_s,
+                "tokens_total": self.tokens_total,
+                "padding_ratio": 1.0 - self._tokens / max(self._padded, 1),
+                "queue_depth": queue[0],
+            },
         )
         steps = round(self._sums[FIELDS.index("steps")].item())
         self._sums.zero_()

@@ -53,7 +53,7 @@ class RunResult:
 
     code: int
     stuck: tuple[str, ...] = ()
-    """Workers that could not be ended: the process must be left without waiting for them."""
+    """Workers and trackers that could not be ended: the process does not wait for them."""
 
 
 def execute(request: RunRequest) -> RunResult:
@@ -196,7 +196,7 @@ def _train(
     if not is_whole:
         logger.info("stopped on request (%s), checkpoint written", stop.signal_name)
         end(EXIT_STOPPED, "stopped", f"stopped by {stop.signal_name}, checkpoint written")
-        return RunResult(code=EXIT_STOPPED)
+        return RunResult(code=EXIT_STOPPED, stuck=training.stuck())
     logger.info("training is done: %d steps", request.config.optim.steps)
     end(EXIT_DONE, "done")
-    return RunResult(code=EXIT_DONE)
+    return RunResult(code=EXIT_DONE, stuck=training.stuck())

@@ -13,6 +13,7 @@ from dflash_events import RunWriter, Worker
 from transformers.utils import logging as transformers_logging
 
 from dflash_train import access, checkpoint, kernels
+from dflash_train.backends import backends_of
 from dflash_train.config import Config
 from dflash_train.devices import check_devices
 from dflash_train.errors import DflashError
@@ -25,6 +26,7 @@ from dflash_train.plan.check import State
 from dflash_train.plan.examine import examine, refuse
 from dflash_train.report import Reporter
 from dflash_train.stop import StopRequest
+from dflash_train.tracking import Trackers
 from dflash_train.workers import Line, build_replica, save_checkpoint
 
 logger = logging.getLogger(__name__)
@@ -65,6 +67,7 @@ class Training:
         self._group: Group | None = None
         self._pipeline: ThreadPipeline | None = None
         self._is_resumed = False
+        self._trackers: Trackers | None = None
 
     def run(self, *, resume: bool) -> bool:
         """Train to the end, or to a stop request.
@@ -101,12 +104,17 @@ class Training:
         if materials is None or not self._looks_right(main, materials):
             return False
         kernels.announce_tuning(self._writer)
+        first_step = resumed.step if resumed else 0
+        if self._place.is_first:
+            backends = backends_of(self._config, self._run_dir, first_step)
+            self._trackers = Trackers(backends, self._writer)
         reporter = Reporter(
             self._config,
             self._writer,
-            resumed.step if resumed else 0,
+            first_step,
             show_bar=self._place.is_first and sys.stderr.isatty() and sys.stdout.isatty(),
             speaks=self._place.is_first,
+            trackers=self._trackers,
         )
         line = build_line(
             *(self._config, self._run_dir, materials, resumed),
@@ -129,8 +137,9 @@ class Training:
             line.fate.fail("another process", PeerLostError(cause))
 
     def stuck(self) -> tuple[str, ...]:
-        """Workers that could not be ended."""
-        return self._pipeline.alive() if self._pipeline else ()
+        """Workers and trackers that could not be ended."""
+        workers = self._pipeline.alive() if self._pipeline else ()
+        return (*workers, *(self._trackers.alive() if self._trackers else ()))
 
     def _resumed(self) -> checkpoint.Checkpoint:
         found = checkpoint.load_newest(self._run_dir)
