@@ -270,3 +270,40 @@ def test_a_drafter_that_waits_for_a_core_is_not_idle():
         run.go(1)
         assert run.last.failure != "drafter-idle"
     assert run.incidents() == []
+
+
+def test_the_last_bars_of_a_trainer_behind_its_closing_word_take_nothing_back():
+    run = Timeline.foreign(30, log_mode="bar")
+    run.stop_steps()
+    run.say("\r{'train_runtime': '1200', 'train_loss': '0.1', 'epoch': '2.0'}\n")
+    run.say(f"\r  0%|  | {int(run.steps) + 2}/{run.total_steps} [00:31<09:00, 9.00it/s]\n")
+    run.say("\rWriting model shards: 100%|#####| 1/1 [00:00<00:00, 935.60it/s]")
+    run.log_mode = "silent"
+    run.go(1)
+    run.process = "gone"
+    run.go(5)
+    assert (run.last.verdict, run.last.failure) == ("finished", "healthy")
+
+
+def loader_workers(*pids: int) -> tuple[ProcessSample, ...]:
+    return tuple(
+        ProcessSample(pid=pid, ppid=4000, start_ticks=pid, age_s=30.0, state="S", is_python=True,
+                      comm="pt_data_worker", cmd="python train.py", cpu_ticks=50)
+        for pid in pids
+    )  # fmt: skip
+
+
+def test_a_pool_of_workers_that_leaves_together_before_a_slow_end_is_no_death():
+    run = Timeline.foreign(30, extra_processes=loader_workers(4100, 4101))
+    run.stop_steps()
+    run.log_mode, run.extra_processes = "silent", ()
+    run.go(11)
+    assert "worker-died" not in {one.failure for one in run.snapshots}
+
+
+def test_one_of_several_workers_that_vanishes_before_the_silence_is_a_death():
+    run = Timeline.foreign(30, extra_processes=loader_workers(4100, 4101))
+    run.extra_processes = loader_workers(4101)
+    run.freeze()
+    run.go(40)
+    assert run.last.failure == "worker-died"

@@ -148,6 +148,7 @@ class Progress:
         """A number in the log moved; an unnamed one is believed when it keeps moving."""
         if fact.phase == "evaluating":
             self._evaluated_t = window.now_t
+        if fact.phase != "training":
             return
         if fact.step is not None and self._is_main_series(fact):
             self._count(fact.t, fact.step, "log")

@@ -19,8 +19,11 @@ from dflash_watch.model import Severity, Source
 from dflash_watch.readers.facts import TracebackSeen
 from dflash_watch.readers.waits import is_helper
 from dflash_watch.units import duration
-from dflash_watch.window.tracks import ZOMBIE
+from dflash_watch.window.tracks import ZOMBIE, ProcessTrack
 
+TOGETHER_S = 3.0
+LOADER_WORKER = "pt_data_worker"
+"""As torch names the workers of its data loader; `loader-worker-gone` looks after them."""
 SOMEWHERE = StackFrame("?", "?", 0)
 
 
@@ -104,7 +107,7 @@ def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
     ] + [
         (process.track.name, process.track, f"process {process.sample.pid}")
         for process in tracks.gone_processes
-        if _is_worker_process(view, process.sample)
+        if _is_worker_process(view, process.sample) and not _left_together(view, process)
     ]
     for name, track, what in gone:
         gone_t = track.gone_t or 0.0
@@ -115,6 +118,18 @@ def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
         subject = name if name not in {"python", "python3"} else what
         text = f"{subject} ({what}) vanished {duration(max(view.now_t - gone_t, 0.0))} ago"
         yield subject, symptom(subject, Severity.CRITICAL, gone_t, text, Source.PROCESS)
+
+
+def _left_together(view: View, one: ProcessTrack) -> bool:
+    """Did it go in the company of all its siblings? So ends a pool or a loader, not a worker."""
+    tracks = view.window.tracks
+    kind = (one.sample.ppid, one.sample.comm)
+    if any((each.sample.ppid, each.sample.comm) == kind for each in tracks.processes.values()):
+        return False
+    gone = [each for each in tracks.gone_processes if (each.sample.ppid, each.sample.comm) == kind]
+    moments = [each.track.gone_t or 0.0 for each in gone]
+    alone = kind[1] == LOADER_WORKER and len(gone) == 1
+    return alone or (len(gone) > 1 and max(moments) - min(moments) <= TOGETHER_S)
 
 
 def _is_worker_process(view: View, sample: ProcessSample) -> bool:

@@ -66,7 +66,8 @@ class StepSeen(Fact, frozen=True, kw_only=True, tag_field="kind", tag="step"):
     """Which counter: the bar's name, the word, or the line's shape."""
     rank: int | None = None
     phase: str = "training"
-    """`evaluating` for a bar that counts an evaluation or a sanity check."""
+    """`evaluating` for a bar that counts an evaluation or a sanity check, `checkpointing` for one
+    that counts what is written."""
     restarted: bool = False
     text: str = ""
 

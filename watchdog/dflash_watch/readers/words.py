@@ -22,6 +22,7 @@ _LOADING_NAME = re.compile(
     r"|process(?:ing)? (?:data|dataset)|materializ|shard|convert|concat|grouping|resolving"
     r"|saving the dataset|capturing|compil|warm)"
 )
+_SAVE_NAME = re.compile(r"(?i)(?<![a-z])(?:writing|saving|uploading|pushing)(?![a-z])")
 _EVAL_NAME = re.compile(r"(?i)(?<![a-z])(?:eval|valid|val(?![a-z])|test|sanity|predict|infer)")
 _WORKER = re.compile(
     r"(?i)(?<![a-z])(target|drafter|draft|loader|worker)s?(?: model)?[ _#-]?(\d{1,4})(?!\d)"
@@ -90,6 +91,13 @@ def phase_of(line: str) -> tuple[str, str] | None:
 def is_loading_bar(name: str) -> bool:
     """A bar of this name belongs to the time before the first step."""
     return _LOADING_NAME.search(name) is not None
+
+
+def bar_phase(name: str) -> str:
+    """What a bar of this name counts: `evaluating`, `checkpointing` (writes), else `training`."""
+    if is_evaluation_bar(name):
+        return "evaluating"
+    return "checkpointing" if _SAVE_NAME.search(name) else "training"
 
 
 def is_evaluation_bar(name: str) -> bool:

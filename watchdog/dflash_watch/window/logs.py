@@ -19,6 +19,8 @@ KEPT = 100
 MOST_LOGS = 32
 """Logs remembered of those that are not written any more."""
 PAGE_BYTES = 4096
+LAST_WORD, TRAILS_S = "train_runtime", 2.0
+"""In the closing line of Hugging Face's Trainer, behind which it draws its bar once more."""
 
 
 class LogFeed(Protocol):
@@ -213,7 +215,7 @@ class Logs:
                 self.phase = fact if fact.edge == "begin" else None
             case f.RepeatSeen():
                 self.repeat = fact
-            case f.StepSeen():
+            case f.StepSeen(phase="training") if not self._trails(fact):
                 self.done = None
                 self.phase = None
                 self._stepped.append((fact.path, fact.line))
@@ -227,6 +229,11 @@ class Logs:
     def steps_since(self, fact: f.Fact) -> int:
         """Steps that the same log counts after this, as far as they are remembered."""
         return sum(path == fact.path and line > fact.line for path, line in self._stepped)
+
+    def _trails(self, step: f.StepSeen) -> bool:
+        """A bar drawn for the last time behind the Trainer's closing word takes nothing back."""
+        done = self.done
+        return done is not None and LAST_WORD in done.text and step.t - done.t <= TRAILS_S
 
     def main(self) -> LogTrack | None:
         """The log a person would read: the one that was named, else the one with most lines."""
