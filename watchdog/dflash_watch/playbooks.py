@@ -26,6 +26,7 @@ GROUPS = {
         "log-buffered", "gpu-memory-uneven", "exit-overdue", "ticker-silent", "gil-owner-fixed",
         "pipeline-deadlock", "drafter-idle", "target-idle", "drafter-starved", "target-blocked",
         "throughput-below-baseline", "log-not-flushed", "memory-uneven", "gil-held", "exit-hang",
+        "collective-late",
     ),
     "@ends": (
         "worker-failed", "worker-died", "exit-recorded", "main-process-died", "main-process-gone",

@@ -12,10 +12,13 @@ OPEN = frozenset({Verdict.STALLED, Verdict.QUIET, Verdict.SLOW, Verdict.BLIND})
 OVER = frozenset({Verdict.FINISHED, Verdict.CRASHED})
 OF_AN_END = frozenset({"log", "events", "kernel"})
 """Sources that still tell something of a run that is over."""
+AFTERWARDS = frozenset({"collective-late"})
+"""Can still be had when the run has crashed: other ranks' logs."""
 AS_SOURCE = {"threads": Source.PROCESS, "kernel": Source.HOST}
 """Views that evidence counts to another source."""
 SOURCES = (
     ("gil-owner", Source.STACKS), ("wait-cycle", Source.STACKS), ("log-", Source.LOG),
+    ("collective-late", Source.LOG),
     ("gpu-", Source.GPU), ("worker-not-", Source.GPU), ("ticker-", Source.BEATS),
     ("queue-", Source.EVENTS), ("throughput-", Source.EVENTS),
 )  # fmt: skip
@@ -33,12 +36,14 @@ def bearing(
 
     Args:
         inconclusive: of all rules.
-        verdict: as judged; a run that is over or gets on needs no further sight.
+        verdict: as judged; a run that has ended well or gets on needs no further sight.
         named: playbook of the failure; None while nothing is named.
         playbooks: all; used while nothing is named.
         there: symptoms that fire: what is decided for one subject is not missing.
     """
-    if verdict not in OPEN:
+    if verdict == Verdict.CRASHED:
+        inconclusive = [one for one in inconclusive if one.name in AFTERWARDS]
+    elif verdict not in OPEN:
         return []
     books = [named] if named is not None else [b for b in playbooks if verdict in b.verdicts]
     asked = {name for book in books for name in _asked(book)} - {one.name for one in there}

@@ -177,6 +177,15 @@ def test_a_run_that_gets_on_or_is_over_lacks_no_evidence(verdict):
     assert missing_of(diagnose(verdict, "why", None, (), blanks, books)) == []
 
 
+def test_the_logs_of_silent_ranks_are_wanted_after_a_crash_too():
+    logged = symptom("logged-collective-timeout", "rank-1")
+    blanks = unseen("collective-late", "work-still")
+    found = diagnose(Verdict.CRASHED, "why", None, (logged,), blanks, load_playbooks())
+    assert (found.failure, missing_of(found)) == (
+        "collective-timeout", ["sight of collective-late"],
+    )  # fmt: skip
+
+
 def test_an_unknown_lists_what_could_have_named_it():
     books = load_playbooks()
     blanks = unseen("wait-cycle", "gpu-memory-uneven")
