@@ -248,6 +248,27 @@ class HostSample(Part, frozen=True, kw_only=True):
     disks: tuple[Disk, ...] = ()
 
 
+class CodeFile(Part, frozen=True, kw_only=True):
+    """A source file that is not what the run loaded."""
+
+    path: str
+    change: str
+    """`differs`, `removed` (by hash), `newer` (written after the process began)."""
+    age_s: float | None = None
+    """Since it was last written, when it was checked."""
+
+
+class CodeSample(Part, frozen=True, kw_only=True):
+    """Source files on disk against what was loaded; once a minute."""
+
+    how: str
+    """`hashes` (run.json tells them) or `times` (of files beside the script)."""
+    num_files: int
+    num_changed: int = 0
+    changed: tuple[CodeFile, ...] = ()
+    """At most twenty."""
+
+
 class RunSample(Part, frozen=True, kw_only=True):
     """Which run is looked at, and how it was found."""
 
@@ -315,6 +336,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="fr
     gpus: tuple[GpuSample, ...] | None = None
     gpu_driver: str | None = None
     host: HostSample | None = None
+    code: CodeSample | None = None
+    """Only in frames that bring a new check."""
     kernel: tuple[str, ...] | None = None
     """New kernel lines that matter (oom-kill, Xid)."""
     gaps: tuple[Gap, ...] = ()

@@ -11,6 +11,7 @@ from dflash_watch.agent.child import Child
 from dflash_watch.agent.cost import CostMeter
 from dflash_watch.agent.files import Files
 from dflash_watch.agent.logsources import SourceFinder, is_unbuffered
+from dflash_watch.agent.probes.code import CodeSource
 from dflash_watch.agent.probes.host import HostReader
 from dflash_watch.agent.probes.kernel import KernelReader
 from dflash_watch.agent.probes.panes import PaneSource
@@ -50,6 +51,7 @@ class Look:
         self._panes = PaneSource()
         self._host = HostReader(root)
         self._kernel = KernelReader()
+        self._code = CodeSource(root)
         self._gpus = gpus
         self._seq = 0
         self._threads_read_s = self._switches_read_s = float("-inf")
@@ -80,6 +82,7 @@ class Look:
         if threads is not None:
             frame["threads"] = threads
         host = self._guard(gaps, "host", lambda: self._host.read(self.run.root_pid))
+        self._guard(gaps, "process", lambda: self._add_code(frame, pids, now_s))
         self._guard(gaps, "kernel", lambda: self._add_kernel(frame, gaps, now_s))
         if files is None:
             files = self._files.collect(now_s, COLLECT_WAIT_S)
@@ -104,7 +107,7 @@ class Look:
         return [child.pid for child in self._living() if child.pid is not None]
 
     def _living(self) -> List[Child]:
-        sources = (self._files, self._panes, self._gpus, self.run)
+        sources = (self._files, self._panes, self._gpus, self.run, self._code)
         return [each.child for each in sources if each is not None and each.child is not None]
 
     def tool_directories(self, pid: int) -> List[str]:
@@ -122,6 +125,7 @@ class Look:
         self._kernel.close()
         self._files.close()
         self._panes.close()
+        self._code.close()
         if self._gpus is not None:
             self._gpus.close()
 
@@ -215,6 +219,13 @@ class Look:
         reason = None if frame.get("logs") else refusal(self._root, self.run.pids[:8])
         if reason is not None:
             gaps.append({"source": "log", "reason": reason})
+
+    def _add_code(self, frame: Dict[str, Any], pids: List[int], now_s: float) -> None:
+        """Whether the files on disk are what was loaded; in the frames that bring an answer."""
+        self._code.ask(pids, self.run.manifest, now_s)
+        code = self._code.collect(now_s)
+        if code is not None:
+            frame["code"] = code
 
     def _add_run_delay(self, frame: Dict[str, Any]) -> None:
         """What of the ticker's lateness is the machine's, not the interpreter lock's."""

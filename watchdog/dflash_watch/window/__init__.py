@@ -10,7 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dflash_watch.frame import Frame, Gap, Hello, HostSample, LinkChange, Record, StackSample, Tick
+from dflash_watch.frame import (
+    CodeSample,
+    Frame,
+    Gap,
+    Hello,
+    HostSample,
+    LinkChange,
+    Record,
+    StackSample,
+    Tick,
+)
 from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
 from dflash_watch.readers.signatures import Matcher
 from dflash_watch.window.gpus import Gpus
@@ -68,6 +78,9 @@ class Window:
         self.gap_since_t: dict[str, float] = {}
         self.answered: set[str] = set()
         """Sources that have answered at least once."""
+        self.code: CodeSample | None = None
+        """Newest check of the source files."""
+        self.code_t = 0.0
         self.kernel: list[str] = []
         self._kernel_due: list[tuple[float, str]] = []
         self.kills = Kills()
@@ -127,6 +140,8 @@ class Window:
         self.numerics.take_facts(self.logs.fresh)
         self.kills.take(frame.t, frame.host, is_gone=self.is_gone())
         self.rooms.take(frame.t, frame.host)
+        if frame.code is not None:
+            self.code, self.code_t = frame.code, frame.t
         self._take_gaps(frame)
         self._take_kernel(frame)
         return True
