@@ -1,10 +1,16 @@
-"""False alarms over twenty healthy runs in a container, watched over SSH: target none.
+"""False alarms over healthy runs: target none.
 
-Ten are tiny runs of our own, ten foreign scripts of different kinds; four of the twenty run while
-every core of the machine is kept busy. A false alarm is a verdict other than initialising, running,
-quiet and finished, any incident, or an end that is not `finished`.
+Twenty runs in a container, watched over SSH: ten tiny runs of our own, ten foreign scripts of
+different kinds, four of the twenty while every core of the machine is kept busy. Four more are
+watched on this machine: a real Hugging Face Trainer (bars and loader workers, or lines only) and a
+compiled loop whose shapes change. A false alarm is a verdict other than initialising, running,
+quiet and finished, a critical severity, any incident, or an end that is not `finished`.
 
 Run as root: python tests/bench/bench_healthy.py [--at-once N] [--only WORD] [--json FILE]
+    --here         only what needs no container
+    --hours 2      again and again until so much has been watched
+    --keep DIR     keep the recordings; --replay DIR plays kept ones through this engine instead:
+                   hours in seconds, honest since the engine knows nothing but the records
 """
 
 from __future__ import annotations
@@ -12,8 +18,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +35,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [str(ROOT / name) for name in ("dflash", "watchdog", "tui", "tests")]
 sys.path[:0] = FOLDERS
 
+from dflash_watch.capture import open_capture  # noqa: E402 - the path comes first
+from dflash_watch.engine import Engine  # noqa: E402
+from dflash_watch.playbooks import load_playbooks  # noqa: E402
 from e2e.places.bench import proxmox  # noqa: E402 - the path comes first
 from e2e.places.fixtures import Proxmox  # noqa: E402
 from e2e.watched import SCRIPTS, Run, Watch, Watched  # noqa: E402
@@ -45,6 +57,8 @@ class Case:
     """None: the tiny run, `words` are its settings."""
     is_busy: bool = False
     python: str | None = None
+    is_here: bool = False
+    """Watched on this machine: it needs what the container lacks."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,6 +71,8 @@ class Result:
     failures: tuple[str, ...]
     alarms: tuple[str, ...]
     """Empty: none."""
+    capture: Path
+    """The recording."""
 
 
 STEPS_100 = "optim.steps=100"
@@ -90,6 +106,15 @@ CASES = (
     Case("block-buffered", ("--steps", 400, "--flush-until", 50), "block_buffered.py"),
     Case("bar only", ("--steps", 200), "progress_bar_only.py", python=SYSTEM_PYTHON),
     Case("threads", ("--steps", 300, "--fail", "none"), "swallowing_pipeline.py"),
+    Case("Hugging Face Trainer, loader workers",
+         ("--seconds", 200, "--workers", 2, "--eval-steps", 200, "--eval-items", 2000,
+          "--save-steps", 200, "--pause-s", 15), "hf_trainer.py", is_here=True),
+    Case("Hugging Face Trainer, lines only",
+         ("--seconds", 200, "--no-bar", "--item-s", 0.02, "--eval-steps", 60, "--eval-items", 2000,
+          "--save-steps", 60, "--width", 256), "hf_trainer.py", is_here=True),
+    Case("compiled, three shapes", ("--seconds", 200), "compiling_loop.py", is_here=True),
+    Case("compiled, cores busy", ("--seconds", 200), "compiling_loop.py", is_here=True,
+         is_busy=True),
 )  # fmt: skip
 
 
@@ -105,12 +130,41 @@ def alarms_of(watch: Watch, code: int) -> tuple[str, ...]:
     wrong = {
         f"{line['verdict']} {line['failure']} ({line['subject']}): {line['summary']}"
         for line in watch.lines
-        if line["verdict"] not in ALLOWED
+        if line["verdict"] not in ALLOWED or line["severity"] == "critical"
     }
     found = [*sorted(wrong), *(f"incident {kept.folder.name}" for kept in watch.incidents())]
     if code != 0 or not watch.lines or watch.lines[-1]["verdict"] != "finished":
         found.append(f"did not end as finished: exit {code}, {watch.told()}")
     return tuple(found)
+
+
+def look_here(folder: Path, case: Case) -> Result:
+    """The same for a program on this machine."""
+    folder.mkdir()
+    words = [sys.executable, str(SCRIPTS / str(case.script)), *map(str, case.words)]
+    began = time.monotonic()
+    environment = {**os.environ, "PYTHONPATH": "", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    with (folder / "out.log").open("wb") as out:
+        run = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=folder, env=environment
+        )
+    watch = Watch(["--pid", str(run.pid), "--until-end"], folder / "watch")
+    try:
+        run.wait(LONGEST_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # `stop` below ends it
+            watch.process.wait(60)
+        alarms = alarms_of(watch, watch.stop())
+    finally:
+        run.kill()
+        run.wait()
+        watch.stop()
+    return result_of(case, watch, alarms, time.monotonic() - began)
+
+
+def result_of(case: Case, watch: Watch, alarms: tuple[str, ...], seconds: float) -> Result:
+    """What a watcher said of a run."""
+    failures = tuple(dict.fromkeys(line["failure"] for line in watch.lines))
+    return Result(case, seconds, tuple(watch.verdicts()), failures, alarms, watch.capture)
 
 
 def look(place: Proxmox, folder: Path, case: Case) -> Result:
@@ -125,9 +179,7 @@ def look(place: Proxmox, folder: Path, case: Case) -> Result:
         alarms = alarms_of(watch, watch.stop())
     finally:
         watched.end(alone=False)
-    failures = tuple(dict.fromkeys(line["failure"] for line in watch.lines))
-    seconds = time.monotonic() - began
-    return Result(case, seconds, tuple(watch.verdicts()), failures, alarms)
+    return result_of(case, watch, alarms, time.monotonic() - began)
 
 
 @contextlib.contextmanager
@@ -141,18 +193,81 @@ def busy_cores() -> Iterator[None]:
             spinning.terminate()
 
 
-def run_all(place: Proxmox, folder: Path, cases: Sequence[Case], at_once: int) -> list[Result]:
+def run_all(
+    place: Proxmox | None, folder: Path, cases: Sequence[Case], at_once: int
+) -> list[Result]:
     """Calm ones first, then those with busy cores."""
     results: list[Result] = []
     for is_busy in (False, True):
         chosen = [(i, case) for i, case in enumerate(cases) if case.is_busy is is_busy]
         load = busy_cores() if is_busy and chosen else contextlib.nullcontext()
         with load, ThreadPoolExecutor(at_once) as pool:
-            looks = [pool.submit(look, place, folder / f"case-{i}", case) for i, case in chosen]
+            looks = []
+            for i, case in chosen:
+                at = folder / f"case-{i}"
+                if case.is_here or place is None:
+                    looks.append(pool.submit(look_here, at, case))
+                else:
+                    looks.append(pool.submit(look, place, at, case))
             for one in as_completed(looks):
                 results.append(one.result())
                 show(results[-1])
     return results
+
+
+def replay(path: Path) -> tuple[float, tuple[str, ...]]:
+    """Seconds that a recording covers, and what this engine would have alarmed about."""
+    header, records = open_capture(path)
+    engine = Engine(header.options, load_playbooks())
+    alarms: dict[tuple[str, ...], str] = {}
+    first_t = last_t = None
+    for record in records:
+        told = engine.advance(record)
+        if told.data_t is None:
+            continue
+        first_t, last_t = first_t or told.t, told.t
+        if told.verdict not in ALLOWED or told.severity == "critical":
+            alarms[told.verdict, told.failure, told.subject] = told.summary
+        if told.incident is not None and told.incident.ready:
+            alarms.setdefault(("incident", told.incident.key), told.summary)
+    texts = tuple(f"{' '.join(key)}: {text}" for key, text in alarms.items())
+    return (last_t or 0.0) - (first_t or 0.0), texts
+
+
+def replay_all(folder: Path) -> list[Result]:
+    """Every recording below a folder."""
+    results = []
+    for path in sorted(folder.rglob("*.jsonl*")):
+        seconds, alarms = replay(path)
+        case = Case(str(path.relative_to(folder)), ())
+        results.append(Result(case, seconds, (), (), alarms, path))
+        show(results[-1])
+    return results
+
+
+def keep(results: Sequence[Result], folder: Path, number: int) -> None:
+    """Copies of the recordings, by round and case."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in results:
+        name = re.sub(r"[^a-z0-9]+", "-", result.case.name.lower())
+        if result.capture.exists():
+            shutil.copy(result.capture, folder / f"{number:03d}-{name}.jsonl")
+
+
+def watch_for(options: argparse.Namespace, cases: Sequence[Case]) -> list[Result]:
+    """Rounds of all cases until enough hours have been watched."""
+    results: list[Result] = []
+    needs_place = any(not case.is_here for case in cases)
+    with proxmox() if needs_place else contextlib.nullcontext() as place:
+        for number in itertools.count(1):
+            with tempfile.TemporaryDirectory() as folder:
+                done = run_all(place, Path(folder), cases, options.at_once)
+                if options.keep:
+                    keep(done, options.keep, number)
+            results += done
+            if sum(one.seconds for one in results) >= 3600 * options.hours:
+                return results
+    raise AssertionError
 
 
 def show(result: Result) -> None:
@@ -170,15 +285,24 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=max(2, (os.cpu_count() or 1) // 2))
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--here", action="store_true")
+    parser.add_argument("--hours", type=float, default=0.0)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--replay", type=Path)
     options = parser.parse_args()
     cases = [case for case in CASES if options.only in case.name]
-    with proxmox() as place, tempfile.TemporaryDirectory() as folder:
-        results = run_all(place, Path(folder), cases, options.at_once)
+    if options.here:
+        cases = [case for case in cases if case.is_here]
+    results = replay_all(options.replay) if options.replay else watch_for(options, cases)
     wrong = sum(bool(result.alarms) for result in results)
-    figure = {"figure": "healthy", "runs": len(results), "false_alarms": wrong, "target": 0}
+    hours = sum(result.seconds for result in results) / 3600
+    figure = {
+        "figure": "healthy", "runs": len(results), "hours": round(hours, 2),
+        "false_alarms": wrong, "target": 0,
+    }  # fmt: skip
     print(json.dumps(figure))
     if options.json:
-        rows = [dataclasses.asdict(result) for result in results]
+        rows = [{**dataclasses.asdict(one), "capture": None} for one in results]
         options.json.write_text(json.dumps({**figure, "rows": rows}, indent=1) + "\n")
     return int(wrong > 0)
 

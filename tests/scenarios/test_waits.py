@@ -375,3 +375,19 @@ def test_ranks_that_are_silent_are_sampled_before_a_collective_gives_up():
     run.go(400, every_s=5.0)
     asked = {(one.label, one.pid) for one in run.asked if one.label != "census"}
     assert {("A", PID), ("A/4100", 4100), ("A/4101", 4101)} <= asked
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[100.0] Memory cgroup out of memory: Killed process 30741 (python) total-vm:274676kB",
+        "[100.0] oom-kill:constraint=CONSTRAINT_MEMCG,task=python,pid=30741,uid=0",
+        "[100.0] Out of memory: Killed process 1 (nobody)",
+    ],
+)
+def test_the_kernels_word_about_a_stranger_is_nothing_of_this_run(line):
+    run = loop()
+    run.kernel = (line.replace("100.0", f"{run.boot_s:.1f}"),)
+    run.go(40)
+    assert named(run) == ("running", "healthy")
+    assert run.incidents() == []

@@ -42,6 +42,7 @@ USERS_WITHIN_S = 15.0
 """The driver tells within so long which processes use which card."""
 _STAMP = re.compile(r"\[\s*(\d+\.\d+)\]")
 Identity = tuple[int | None, int | None, str | None]
+_MEMORY_KILL = re.compile(r"(?i)\boom[-_ ]|out of memory|killed process")
 
 
 class Window:
@@ -162,6 +163,8 @@ class Window:
 
     def _search_kernel(self, t: float, line: str) -> None:
         """Signatures in a line, unless it is older than the run or about a stranger's card."""
+        if _MEMORY_KILL.search(line):
+            return  # whose process that was, the rule `memory-kill` knows
         card, main = self.gpus.named_in(line), self.main()
         age_s = main.sample.age_s if main is not None else None
         if age_s is not None and t < self.now_t - age_s:
