@@ -111,5 +111,5 @@ def test_a_pickle_is_converted_as_the_page_and_the_reader_say(pid: int, tmp_path
 
 def test_every_other_command_of_the_page_is_one_of_nvidia_smi() -> None:
     """Whose output no machine without such a card can make: recorded in test_gputext."""
-    tested = ("py-spy", "pystack", "gdb", "head", "ps", "top", "python -c")
+    tested = ("py-spy", "pystack", "gdb", "head", "ps", "top", "python -c", "dflash-watch")
     assert {line.split()[0] for line in COMMANDS if not line.startswith(tested)} == {"nvidia-smi"}

@@ -6,6 +6,7 @@ import msgspec
 
 from dflash_watch.frame import StackSample
 from dflash_watch.model import Record
+from dflash_watch.readers.collectives import RankState
 from dflash_watch.readers.gpumodel import GpuText
 
 
@@ -54,6 +55,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     """Dumps that stand in the log."""
     gpus: GpuText | None = None
     processes: tuple[PastedProcess, ...] | None = None
+    ranks: tuple[RankState, ...] = ()
+    """Of flight recorders' dumps."""
     context: Context | None = None
     notes: tuple[str, ...] = ()
     """Files that could not be read, and why."""

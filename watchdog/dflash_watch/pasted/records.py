@@ -17,6 +17,7 @@ from dflash_watch.frame import (
 )
 from dflash_watch.model import RunOptions
 from dflash_watch.pasted.evidence import Evidence, PastedProcess
+from dflash_watch.readers.collectivelog import render_ranks
 
 LOG = "log.txt"
 FIRST_PID = 1_000_000_000
@@ -67,9 +68,11 @@ def _stamped(sample: StackSample, i: int, now_t: float) -> StackSample:
 
 
 def _logs(evidence: Evidence) -> tuple[LogSample, ...] | None:
-    if evidence.log is None:
+    if evidence.log is None and not evidence.ranks:
         return None
-    text = evidence.log if evidence.log.endswith("\n") else f"{evidence.log}\n"
+    # What a recorder holds is what the watchdog of its rank would have printed.
+    text = f"{render_ranks(evidence.ranks)}{evidence.log or ''}"
+    text = text if text.endswith("\n") else f"{text}\n"
     sample = LogSample(
         path=LOG, via="option", watched_path=LOG, text=text, offset=0,
         ended=True, mtime_age_s=evidence.observed.silent_s, newlines=text.count("\n"),

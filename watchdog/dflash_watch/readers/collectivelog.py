@@ -25,6 +25,7 @@ _LAST = re.compile(
     r"(?i)last enqueued (?:NCCL )?work: (-?\d{1,12})"
     r"(?:, last started (?:NCCL )?work: (-?\d{1,12}))?, last completed (?:NCCL )?work: (-?\d{1,12})"
 )
+_WAITS = re.compile(r"waits in NCCL (\S{1,80}) (\d{1,12})$")
 _BARRIER = re.compile(r"Ranks? ([\d, ]{1,2000}) failed to pass monitoredBarrier")
 _DESYNC = re.compile(
     r"\[([\d, ]{1,2000})\] (?:(joined but didn't finish)"
@@ -118,6 +119,26 @@ def parse_collective_log(text: str) -> Standing:
     return lines.standing()
 
 
+def render_ranks(states: Iterable[RankState]) -> str:
+    """The states as lines that `CollectiveLines` reads, one a rank and group."""
+    return "".join(
+        f"[rank{one.rank}]: [PG ID {one.group.partition('(')[0] or 0} PG GUID {one.group or 0}"
+        f" Rank {one.rank}] flight recorder: {_in_words(one)}\n"
+        for one in states
+        if one.rank is not None
+    )
+
+
+def _in_words(one: RankState) -> str:
+    numbers = (-1 if n is None else n for n in (one.enqueued, one.started, one.completed))
+    enqueued, started, completed = numbers
+    waits = f", waits in NCCL {one.waits_in.op} {one.waits_in.seq}" if one.waits_in else ""
+    return (
+        f"last enqueued work: {enqueued}, last started work: {started},"
+        f" last completed work: {completed}{waits}"
+    )
+
+
 def _timed_out(line: str) -> dict[str, object]:
     found = _TIMED_OUT.search(line)
     if found is None:
@@ -144,7 +165,10 @@ def _counts(line: str) -> dict[str, object]:
         return {}
     names = ("enqueued", "started", "completed")
     numbers = zip(names, found.groups(), strict=True)
-    return {name: int(text) for name, text in numbers if text and int(text) >= 0}
+    counts: dict[str, object] = {name: int(n) for name, n in numbers if n and int(n) >= 0}
+    if waits := _WAITS.search(line):
+        counts["waits_in"] = Work(seq=int(waits.group(2)), op=waits.group(1))
+    return counts
 
 
 def _settled(states: Iterable[RankState]) -> list[RankState]:
