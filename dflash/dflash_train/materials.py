@@ -58,7 +58,7 @@ def make_materials(config: Config, run_dir: Path, on_step: Callable[[int], None]
     """
     if config.target.path is None:
         return make_tiny(config, run_dir, on_step)
-    documents, held_out = _documents(config)
+    documents, held_out = _documents(config, on_step)
     source = _source(documents, config)
     model = load_target(config.target)
     logger.info(
@@ -80,7 +80,7 @@ def make_tiny(config: Config, run_dir: Path, on_step: Callable[[int], None]) -> 
         run_dir: where the target is kept.
         on_step: called after each teaching step; may raise to stop.
     """
-    documents, held_out = _documents(config)
+    documents, held_out = _documents(config, on_step)
     model = tiny.build_target(config)
     kept = run_dir / TARGET_NAME
     if not _read_target(model, kept):
@@ -94,12 +94,14 @@ def _source(documents: Sequence[Document], config: Config) -> BatchSource:
     return BatchSource(documents, config, getattr(documents, "lengths", None))
 
 
-def _documents(config: Config) -> tuple[Sequence[Document], Sequence[Document]]:
-    """Documents to train on, and those held out."""
+def _documents(
+    config: Config, on_step: Callable[[int], None]
+) -> tuple[Sequence[Document], Sequence[Document]]:
+    """Documents to train on, and those held out; large data are hashed, with steps between."""
     if config.data.path is not None:
         from dflash_train.corpus.documents import read_documents  # noqa: PLC0415  (Arrow: with it)
 
-        return read_documents(config)
+        return read_documents(config, on_step)
     documents = tiny.make_documents(config)
     lengths = [len(document.tokens) for document in documents]
     logger.info("data: %d documents, %d to %d tokens", len(lengths), min(lengths), max(lengths))
@@ -132,7 +134,7 @@ def _keep_target(model: Qwen3_5ForCausalLM, kept: Path) -> None:
 
 def make_untaught(config: Config) -> Materials:
     """As `make_tiny`, with a target that has learned nothing; for geometry only."""
-    documents, held_out = _documents(config)
+    documents, held_out = _documents(config, lambda _: None)
     target = tiny.build_target(config)
     return Materials(source=_source(documents, config), target=target, held_out=held_out)
 

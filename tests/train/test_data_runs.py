@@ -115,6 +115,18 @@ def test_held_out_documents_depend_on_the_seed_alone(place):
     assert [d.tokens for d in one] == [d.tokens for d in other] != [d.tokens for d in third]
 
 
+def test_verifying_shards_tells_of_each_piece_and_may_be_stopped(place):
+    sizes = []
+    read_documents(settled(place), sizes.append)
+    assert sum(sizes) == sum(file.stat().st_size for file in (place / "data").glob("*.arrow"))
+
+    def stop(_):
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError, match="stop"):
+        read_documents(settled(place), stop)
+
+
 def refuse(place, tmp_path, capsys, *words, data="data"):
     """Last line of a start that is refused; nothing is left behind."""
     run_dir = tmp_path / "run"

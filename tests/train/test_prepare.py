@@ -15,6 +15,8 @@ from collections import Counter
 from itertools import combinations
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from dflash_train import cli
 from dflash_train.corpus import lengths, shards
@@ -193,6 +195,21 @@ def test_text_is_learned_from_as_a_whole_also_packed(place, tmp_path):
     assert all(shards.document(corpus, i)[1].all() for i in (0, 1))
 
 
+def test_rows_of_parquet_are_the_lines_they_would_be(place, whole, tmp_path):
+    lines = (place / "chats.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for number, line in enumerate(lines) if number % 97]
+    pq.write_table(pa.Table.from_pylist(rows), place / "chats.parquet")
+    assert cli.main(words_of(place, tmp_path / "out", data="chats.parquet")) == 0
+    ours, theirs = shards.open_corpus(tmp_path / "out"), shards.open_corpus(whole)
+    assert ours.lengths == theirs.lengths
+    assert ours.header["counts"].get("bad", 0) == 0
+    assert all(
+        (a == b).all()
+        for number in range(len(ours.lengths))
+        for a, b in zip(shards.document(ours, number), shards.document(theirs, number), strict=True)
+    )
+
+
 def refusals(place):
     """Arguments after `--out`, what is said, and files to be there."""
     answerless = place / "questions.jsonl"
@@ -204,6 +221,7 @@ def refusals(place):
     (place / "array.json").write_text('[{"messages": []}]')
     (place / "nothing.jsonl").write_text("\n\n")
     (place / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a"}\n' * 9)[:-9])
+    (place / "none.parquet").write_bytes(b"PAR1")
     (place / "unsound.jinja").write_text(UNSOUND)
     (place / "plain.jinja").write_text(PLAIN)
     unsound = ("--chat-template", str(place / "unsound.jinja"))
@@ -218,6 +236,7 @@ def refusals(place):
         ("array.json", (), "a JSON array, expected one object a line; jq -c"),
         ("nothing.jsonl", (), "nothing in it"),
         ("cut.jsonl.gz", (), "cut.jsonl.gz: Compressed file ended before"),
+        ("none.parquet", (), "none.parquet: Parquet file size is 4 bytes"),
         ("nowhere.jsonl", (), "No such file or directory"),
         ("chats.jsonl", ("--max-bad", "3"), "more than 3 bad lines, at line 292: not JSON"),
         ("chats.jsonl", unsound, "the assistant's tokens cannot be told from it"),

@@ -52,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--tokenizer", "--target", metavar="PATH_OR_ID", required=True, help="of the target")
     add("--data", type=Path, action="append", metavar="FILE", required=True,
-        help="chats (.jsonl) or text (.txt, a document a line), also .gz; repeatable")  # fmt: skip
+        help="chats (.jsonl, .parquet), text lines (.txt); also .gz; repeatable")  # fmt: skip
     add("--out", type=Path, metavar="DIR", required=True, help="new folder, or one to go on with")
     add("--chat-template", type=Path, metavar="FILE", help="instead of the tokenizer's own")
     add(

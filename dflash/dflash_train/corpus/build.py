@@ -226,6 +226,7 @@ def _whole_header(
         "tokens": sum(length * n for length, n in sizes.items()),
         "supervised_tokens": sum(note["supervised"] for note in notes),
         "max_length": max(sizes),
+        "largest_token_id": max(note["largest_token_id"] for note in notes),
         "histogram": length_tables.histogram(sizes),
         "buckets": length_tables.bucket_rows(sizes, buckets),
         "parts": [note["entry"] for note in notes if note["entry"]["documents"]],

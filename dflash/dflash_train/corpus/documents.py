@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -57,16 +57,19 @@ def all_documents(config: Config) -> ShardDocuments:
     return ShardDocuments(corpus, range(len(corpus.lengths)))
 
 
-def read_documents(config: Config) -> tuple[ShardDocuments, ShardDocuments]:
+def read_documents(
+    config: Config, on_bytes: Callable[[int], None] = lambda _: None
+) -> tuple[ShardDocuments, ShardDocuments]:
     """Documents to train on, and those held out.
 
+    `on_bytes` is called after each few megabytes that were verified; it may raise to stop.
     Which are held out depends on the seed and on how many there are.
 
     Raises:
         UsageError: shards are damaged, or none holds a block.
     """
     folder = Path(str(config.data.path))
-    corpus = open_corpus(folder)
+    corpus = open_corpus(folder, on_bytes)
     size = config.drafter.block_size
     whole = [number for number, length in enumerate(corpus.lengths) if length >= size]
     if not whole:

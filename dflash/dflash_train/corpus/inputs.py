@@ -1,16 +1,20 @@
-"""Data files as numbered lines; plain or gzip. The only place that opens them."""
+"""Data files as numbered lines: text, gzip or Parquet rows. The only place that opens them."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import io
+import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
+
+import pyarrow as pa
+from pyarrow.parquet import ParquetFile
 
 from dflash_train.corpus.chat import Form
 from dflash_train.errors import UsageError
@@ -20,7 +24,9 @@ _FORMS = {
     ".ndjson": Form.JSON_LINES,
     ".json": Form.JSON_LINES,
     ".txt": Form.TEXT_LINES,
+    ".parquet": Form.JSON_LINES,
 }
+_ROWS_AT_A_TIME = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +80,18 @@ def form_of(path: Path) -> Form:
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Lines as they stand there, ends included.
+    """Lines as they stand there, ends included; a Parquet row as the JSON line it would be.
 
     Raises:
         UsageError: cannot be read, or a gzip file that is damaged or cut short.
     """
     try:
+        if path.suffix == ".parquet":
+            yield from _rows(path)
+            return
         with _opened(path) as source:
             yield from source
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--data {path}: {reason}") from None
 
@@ -93,6 +102,13 @@ def chunks_of(path: Path, size: int) -> Iterator[tuple[int, Sequence[bytes]]]:
     while chunk := list(islice(lines, size)):
         yield start, chunk
         start += len(chunk)
+
+
+def _rows(path: Path) -> Iterator[bytes]:
+    """Raises OSError where there is no file, ArrowException where it is none of Parquet."""
+    for batch in ParquetFile(path).iter_batches(_ROWS_AT_A_TIME):
+        for row in batch.to_pylist():
+            yield json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
 
 
 def _opened(path: Path) -> BinaryIO:

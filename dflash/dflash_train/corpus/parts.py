@@ -152,6 +152,7 @@ def _note(job: Job, part: Part, name: str, data: bytes) -> dict[str, Any]:
         "counts": dict(sorted(part.counts.items())),
         "problems": part.problems,
         "lengths": {str(length): sizes[length] for length in sorted(sizes)},
+        "largest_token_id": max((max(one.input_ids) for one in part.documents), default=0),
         "supervised": sum(sum(one.is_supervised) for one in part.documents),
         "entry": {
             "file": name,

@@ -74,7 +74,7 @@ def settle_data(config: Config) -> Config:
     if config.target.path is not None:
         _refuse_other_tokenizer(config, folder, tokenizer)
     else:
-        config = _with_vocabulary(config, tokenizer)
+        config = _with_vocabulary(config, header)
     _refuse_masks(config, folder, tokenizer)
     buckets = config.data.buckets or tuple(row["to"] for row in header["buckets"])
     if header["max_length"] > buckets[-1]:
@@ -92,8 +92,10 @@ def settle_data(config: Config) -> Config:
     return dataclasses.replace(config, data=data)
 
 
-def _with_vocabulary(config: Config, tokenizer: dict[str, Any]) -> Config:
-    data = dataclasses.replace(config.data, vocab_size=max(tokenizer["vocab_size"], 32))
+def _with_vocabulary(config: Config, header: dict[str, Any]) -> Config:
+    tokenizer = header["made_of"]["tokenizer"]
+    size = max(tokenizer["vocab_size"], header["largest_token_id"] + 1, 32)
+    data = dataclasses.replace(config.data, vocab_size=size)
     target = dataclasses.replace(config.target, special_ids=_special_ids(tokenizer))
     return dataclasses.replace(config, data=data, target=target)
 
