@@ -43,7 +43,7 @@ class Draft:
     def hidden(self, batch: Batch, features_BTF: Tensor) -> Tensor:
         """Hidden states of all blocks of a batch; [B, N, D], in the type that is computed in."""
         anchors, valid = batch.anchors_BA.to(self.device), batch.valid_BA.to(self.device)
-        features = features_BTF.to(self.device)
+        features = features_BTF.to(self.device, self._dtype)
         masks = masks_for(
             self.config.drafter.layer_types,
             anchors,
@@ -54,7 +54,7 @@ class Draft:
         )
         ids = torch.full((*anchors.shape, self.block_size), self.config.drafter.mask_token_id)
         ids[:, :, 0] = batch.input_ids_BT.gather(1, batch.anchors_BA)
-        embeds = self.embedding_VD[ids.flatten(1).to(self.device)]
+        embeds = self.embeds(ids.flatten(1))
         positions = block_positions(anchors, self.block_size).flatten(1)
         with self._computing():
             hidden_BND: Tensor = self.drafter(features, embeds, positions, masks)
@@ -75,7 +75,7 @@ class Draft:
     def extend(self, context: ContextCache, features_XF: Tensor) -> None:
         """Add the target's features of accepted tokens."""
         with self._computing():
-            context.extend(features_XF.to(self.device))
+            context.extend(features_XF.to(self.device, self._dtype))
 
     @torch.no_grad()
     def block(self, context: ContextCache, anchor: int) -> Tensor:
@@ -83,14 +83,22 @@ class Draft:
         ids = torch.full((self.block_size,), self.config.drafter.mask_token_id)
         ids[0] = anchor
         with self._computing():
-            embeds = self.embedding_VD[ids.to(self.device)]
-            hidden = draft_block(self.drafter, context, embeds)
+            hidden = draft_block(self.drafter, context, self.embeds(ids))
         ids[1:] = self.best(hidden[1:]).cpu()
         return ids
 
+    @property
+    def _dtype(self) -> torch.dtype:
+        return compute_dtype(self.config.optim.compute_dtype, self.device.type)
+
+    def embeds(self, ids: Tensor) -> Tensor:
+        """Of tokens, never in a smaller type than is computed in."""
+        embeds = self.embedding_VD[ids.to(self.device)]
+        return embeds.to(torch.promote_types(embeds.dtype, self._dtype))
+
     def _computing(self) -> torch.autocast:
-        dtype = compute_dtype(self.config.optim.compute_dtype, self.device.type)
-        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32)
+        is_smaller = self._dtype != torch.float32
+        return torch.autocast(self.device.type, dtype=self._dtype, enabled=is_smaller)
 
 
 def compute_dtype(name: str, device_type: str) -> torch.dtype:

@@ -27,6 +27,14 @@ def test_a_run_against_a_multimodal_wrapper_says_what_it_trains_on_and_resumes(t
     assert "configuration or weights have changed" in capsys.readouterr().err
 
 
+def test_a_bfloat16_target_teaches_a_drafter_that_computes_in_float32(tmp_path):
+    little_targets.save(little_targets.hybrid, tmp_path / "target")
+    where = ("--target", str(tmp_path / "target"), "--run-dir", str(tmp_path / "run"))
+    assert cli.main([*REST, *where, "target.dtype=bfloat16", "optim.steps=3"]) == 0
+    checks = json.loads((tmp_path / "run" / "run.json").read_text())["plan"]
+    assert {check["name"] for check in checks if check["state"] != "ok"} <= {"agreement"}
+
+
 def test_a_target_that_is_none_leaves_nothing_behind(tmp_path, capsys):
     little_targets.save(little_targets.encoder_decoder, tmp_path / "target")
     run_dir = tmp_path / "run"

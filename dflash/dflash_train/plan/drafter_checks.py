@@ -49,7 +49,7 @@ def cached_inference(bench: Bench) -> Check:
         ids[0] = batch.input_ids_BT[row, anchor]
         kind = draft.device.type
         with torch.autocast(kind, dtype=dtype, enabled=dtype != torch.float32):
-            drafted = draft_block(draft.drafter, context, draft.embedding_VD[ids.to(draft.device)])
+            drafted = draft_block(draft.drafter, context, draft.embeds(ids))
         most = max(most, apart(trained[row, a], drafted))
     if not places:
         return unknown("cached-inference", "no block in the first documents", "some")
