@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ class TargetFacts:
     """Ids the tokenizer gives, its largest plus one; None without a tokenizer."""
     tokenizer_mask_id: int | None
     tokenizer_eos: int | None
+    template_sha256: str | None
+    """Of the tokenizer's chat template; None without one."""
     model_eos: tuple[int, ...]
     """Ends of text by config.json and generation_config.json."""
     fingerprint: str
@@ -89,6 +92,7 @@ def read_facts(path_or_id: str) -> TargetFacts:
         tokenizer_size=size,
         tokenizer_mask_id=getattr(tokenizer, "mask_token_id", None),
         tokenizer_eos=getattr(tokenizer, "eos_token_id", None),
+        template_sha256=_template_hash(tokenizer),
         model_eos=_model_eos(folder, text),
         fingerprint=fingerprint(folder),
     )
@@ -212,6 +216,11 @@ def _special_ids(whole: Any, text: Any, tokenizer: Any) -> tuple[int, ...]:  # n
         for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
             found.update(_ids(getattr(source, name, None)))
     return tuple(sorted(found))
+
+
+def _template_hash(tokenizer: Any) -> str | None:  # noqa: ANN401
+    template = getattr(tokenizer, "chat_template", None)
+    return hashlib.sha256(template.encode()).hexdigest() if isinstance(template, str) else None
 
 
 def _model_eos(folder: Path, text: Any) -> tuple[int, ...]:  # noqa: ANN401

@@ -19,12 +19,14 @@ from dflash_train.plan.bench import Bench, first_rows, make_bench, some_anchors
 from dflash_train.plan.check import CHECKS, State, override, passed, table, unknown
 from dflash_train.plan.examine import BY_NAME, examine, refuse
 from dflash_train.settings import parse_overrides, resolve
-from dflash_train.target_facts import settle
+from dflash_train.target_facts import read_facts, settle
 from dflash_train.target_model import load_target
 from dflash_train.targets import FeatureTarget
 from train import little_targets
 from train.conftest import ROOT, SMALL
-from transformers import BertConfig, BertLMHeadModel
+from train.made_tokenizers import THINKING, make_tokenizer
+from train.test_prepare import write_chats
+from transformers import BertConfig, BertLMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +131,31 @@ def test_a_target_without_a_tokenizer_is_not_known_to_fit(tmp_path):
     made = bench_of(little_targets.qwen3, tmp_path)
     facts = dataclasses.replace(made.facts, tokenizer_size=None)
     assert data_checks.tokenizer(dataclasses.replace(made, facts=facts)).state is State.UNKNOWN
+
+
+def test_chats_prepared_with_another_template_than_the_targets_are_noticed(tmp_path):
+    target, chats = tmp_path / "target", tmp_path / "chats.jsonl"
+    write_chats(chats, 40)
+    made = bench_of(wide, target)
+    make_tokenizer(target, THINKING)
+    facts = read_facts(str(target))
+    other_template = tmp_path / "other.jinja"
+    other_template.write_text(THINKING + "{# another #}")
+    states, said = [], []
+    for name, more in (("own", ()), ("other", ("--chat-template", str(other_template)))):
+        words = ["prepare", "--target", str(target), "--data", str(chats), "--thinking", "off"]
+        assert cli.main([*words, "--out", str(tmp_path / name), "--workers", "1", *more]) == 0
+        data = dataclasses.replace(made.config.data, path=str(tmp_path / name))
+        config = dataclasses.replace(made.config, data=data)
+        check = data_checks.template(dataclasses.replace(made, config=config, facts=facts))
+        states.append(check.state)
+        said.append(check.observed)
+    assert states == [State.OK, State.FAILED]
+    assert all("thinking off" in each for each in said)
+
+
+def wide():
+    return Qwen3ForCausalLM(Qwen3Config(**{**little_targets.SIZE, "vocab_size": 512}))
 
 
 def test_a_disk_without_room_for_the_checkpoints_is_noticed(bench):

@@ -12,6 +12,7 @@ CHECKS = (
     "devices",
     "disk",
     "tokenizer",
+    "template",
     "mask-token",
     "positions",
     "rope",

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from dflash_train.config import Config
+from dflash_train.corpus.header import read_header
 from dflash_train.data import Batch
 from dflash_train.plan.bench import Bench
 from dflash_train.plan.check import Check, judged, passed, unknown
@@ -62,6 +63,29 @@ def tokenizer(bench: Bench) -> Check:
         expected=f"{expected}, and one end of text",
         advice="chat models may end turns with a token of their own; else copy the target again",
         weak=True,
+    )
+
+
+def template(bench: Bench) -> Check:
+    """Chats are trained on in the words in which they will be served."""
+    path, facts = bench.config.data.path, bench.facts
+    expected = "the target's own chat template, and thinking as it will be served"
+    if path is None:
+        return passed("template", "none: documents are made of token ids", expected)
+    made = read_header(Path(path))["made_of"]["chat_template"]
+    if made["sha256"] is None:
+        return passed("template", "none: prepared without one, from plain text", expected)
+    thinking = made["options"].get("enable_thinking")
+    shown = "as the template has it" if thinking is None else ("on" if thinking else "off")
+    said = f"prepared with template {made['sha256'][:12]}, thinking {shown}"
+    if facts is None or facts.template_sha256 is None:
+        return unknown("template", f"{said}; the target has none to compare with", expected)
+    return judged(
+        "template",
+        ok=made["sha256"] == facts.template_sha256,
+        observed=f"{said}; the target's is {facts.template_sha256[:12]}",
+        expected=expected,
+        advice="prepare without --chat-template, or serve with that template and override this",
     )
 
 

@@ -17,6 +17,7 @@ BY_NAME: Mapping[str, Callable[[Bench], Check]] = {
     "devices": data_checks.devices,
     "disk": data_checks.disk,
     "tokenizer": data_checks.tokenizer,
+    "template": data_checks.template,
     "mask-token": data_checks.mask_token,
     "positions": data_checks.positions,
     "rope": data_checks.rope,
