@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, View, missing, symptom
 from dflash_watch.frame import BeatWorker
-from dflash_watch.model import Inconclusive, Severity, Source
+from dflash_watch.model import Severity, Source
 from dflash_watch.roles import gpu_roles
 from dflash_watch.units import duration
+from dflash_watch.window.gpuload import SPINNING, Load
+from dflash_watch.window.gpus import GpuTrack
 
 COMPUTES = 0.01
 """Cores of one thread above which it works, however long its item takes on a busy machine."""
@@ -18,6 +20,8 @@ TICKS_S = 2.0
 """A ticker older than this says that no thread can run: then nobody is idle by himself."""
 RESTS, RESTING_LOOKS = 0.2, 5
 """Share of the time below which a card rests, in so many newest looks."""
+IDLE_S = 60.0
+"""Between two bursts a card rests for seconds, not for a minute while its siblings work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,21 +56,45 @@ def side_that_rests(view: View, params: Params, *roles: str) -> Iterator[Answer]
         yield symptom(idle.worker.name, Severity.CRITICAL, since_t, text, Source.BEATS)
 
 
-def resting_gpus(view: View, role: str) -> Iterator[Inconclusive]:
-    """Cards of a role that rest in the newest sample, where no beat slot says more.
+def resting_gpus(view: View, role: str) -> Iterator[Answer]:
+    """Cards of a role that do nothing for long while their siblings work, where no beats say more.
 
-    Utilisation of a moment cannot tell an idle worker from one between bursts.
+    Utilisation of a moment cannot tell an idle worker from one between bursts: that is said.
     """
     if view.window.told.workers:
         return
-    for index, own in gpu_roles(view.window, view.options).items():
-        track = view.window.gpus.tracks.get(index)
-        looks = list(track.looks)[-RESTING_LOOKS:] if own == role and track is not None else []
+    tracks = view.window.gpus.tracks
+    cards = {
+        index: tracks[index]
+        for index, own in gpu_roles(view.window, view.options).items()
+        if own == role and index in tracks
+    }
+    stepping = view.progress.first_step_t is not None and not view.is_due()
+    stepping = stepping and view.progress.phase is None
+    for index, track in cards.items():
+        others = [one for other, one in cards.items() if other != index]
+        idle_s = _idle_s(track, view.now_t)
+        if stepping and idle_s >= IDLE_S and 2 * sum(map(_works, others)) > len(others):
+            text = f"gpu{index} did nothing for {duration(idle_s)} while its siblings work"
+            text += f" ({track.reading.text})" if track.reading is not None else ""
+            yield symptom(f"gpu{index}", Severity.WARNING, view.now_t - idle_s, text, Source.GPU)
+            continue
+        looks = list(track.looks)[-RESTING_LOOKS:]
         if looks and all(look.util is not None and look.util < RESTS for look in looks):
             count = "one sample" if len(looks) == 1 else f"{len(looks)} samples"
             yield missing(
                 f"gpu{index}", f"whether GPU {index} rests or is between bursts: {count} of its use"
             )
+
+
+def _idle_s(track: GpuTrack, now_t: float) -> float:
+    """For how long it has done nothing at all; 0 while it oscillates or nobody can tell."""
+    reading = track.reading
+    return now_t - track.reading_since_t if reading and reading.load is Load.IDLE else 0.0
+
+
+def _works(track: GpuTrack) -> bool:
+    return track.reading is not None and track.reading.load not in {Load.IDLE, *SPINNING}
 
 
 def idle_workers(view: View, role: str, least_s: float) -> Iterator[Idle]:
