@@ -108,6 +108,17 @@ def test_a_kernel_line_about_somebody_elses_card_says_nothing():
     assert not any(one.name.startswith("logged-") for one in run.last.symptoms)
 
 
+def test_a_kernel_line_about_a_strangers_process_says_nothing():
+    run = begun()
+    run.kernel = (
+        f"[{run.boot_s:.6f}] Memory cgroup out of memory: Killed process 31540 (python)",
+        f"[{run.boot_s:.6f}] nfs: server filer not responding, still trying",
+    )
+    run.go(20)
+    assert run.last.failure == "healthy"
+    assert not any(one.name.startswith("logged-") for one in run.last.symptoms)
+
+
 def test_a_kernel_line_from_before_the_run_is_of_another():
     run = Timeline.ours()
     run.gpus = cards()

@@ -40,6 +40,8 @@ from dflash_watch.window.tracks import ProcessTrack, Tracks
 CORES_OVER_S = 3.0
 USERS_WITHIN_S = 15.0
 """The driver tells within so long which processes use which card."""
+_OF_GPUS = re.compile(r"NVRM|\bS?Xid\b|nvidia|nvswitch|off the bus", re.IGNORECASE)
+"""Other kernel lines name processes by the host's numbers: whose those are cannot be told."""
 _STAMP = re.compile(r"\[\s*(\d+\.\d+)\]")
 Identity = tuple[int | None, int | None, str | None]
 _MEMORY_KILL = re.compile(r"(?i)\boom[-_ ]|out of memory|killed process")
@@ -151,7 +153,7 @@ class Window:
         """Keep kernel lines, and search them once it can be known whose cards they are about."""
         self.kernel.extend(frame.kernel or ())
         del self.kernel[:-50]
-        for line in frame.kernel or ():
+        for line in filter(_OF_GPUS.search, frame.kernel or ()):
             stamp = _STAMP.match(line)
             t = frame.t - (frame.boot_s - float(stamp[1])) if stamp else frame.t
             self._kernel_due.append((min(t, frame.t), line))
