@@ -9,7 +9,9 @@ from pathlib import Path
 PACKAGES = (
     "torch",
     "transformers",
+    "tokenizers",
     "safetensors",
+    "datasets",
     "triton",
     "flash-linear-attention",
     "causal-conv1d",

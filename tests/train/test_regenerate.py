@@ -10,7 +10,9 @@ import torch
 from dflash_train import cli
 from dflash_train.config import TargetConfig
 from dflash_train.corpus import shards
-from dflash_train.corpus.generate import GumbelNoise, Prompt
+from dflash_train.corpus.encode import AnswerOptions
+from dflash_train.corpus.generate import Answerer, GumbelNoise, Prompt
+from dflash_train.errors import DflashError, UsageError
 from dflash_train.target_model import load_target
 from train import little_targets
 from train.made_tokenizers import THINKING, make_tokenizer
@@ -193,6 +195,36 @@ def test_sampled_answers_depend_on_the_seed(place, greedy, sampled, tmp_path):
     more = (*HOT, "--seed", "1")
     assert cli.main(words_of(place, tmp_path / "seed", *more)) == 0
     assert answers_of(tmp_path / "seed") != one
+
+
+class Narrow:
+    """A model with room for two rows only."""
+
+    def __init__(self, model):
+        self._model = model
+
+    def generate(self, input_ids, **rest):
+        if len(input_ids) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return self._model.generate(input_ids=input_ids, **rest)
+
+
+def test_where_a_batch_has_no_room_it_is_answered_in_halves(place):
+    options = AnswerOptions(fingerprint="", max_new_tokens=6, temperature=1.0)
+    target = Answerer(str(place / "target"), options, "cpu", frozenset({2}))
+    prompts = [Prompt(line=n, turn=1, ids=[1, 300 + n, 301]) for n in range(5)]
+    whole = target.answer(prompts, 64)
+    target._model = Narrow(target._model)
+    assert target.answer(prompts, 64) == whole
+    target._model = Narrow(None)
+    target._model.generate = lambda **_: (_ for _ in ()).throw(torch.OutOfMemoryError("full"))
+    with pytest.raises(DflashError, match="one answer to line 0, a prompt of 3 tokens; a smaller"):
+        target.answer(prompts, 64)
+
+
+def test_a_target_whose_text_never_ends_is_refused(place):
+    with pytest.raises(UsageError, match="no end of text in its tokenizer"):
+        Answerer(str(place / "target"), AnswerOptions(fingerprint=""), "cpu", frozenset())
 
 
 def test_what_cannot_answer_is_one_line_and_exit_64(place, tmp_path, capsys):

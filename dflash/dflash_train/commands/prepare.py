@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dflash_train.cli import Parser
+from dflash_train.corpus.header import check_installed
 from dflash_train.corpus.progress import Progress, default_workers
 from dflash_train.device_names import expand
 from dflash_train.errors import EXIT_STOPPED, UsageError
@@ -91,8 +91,7 @@ def run(given: argparse.Namespace) -> int:
         DflashError: says what cannot be used.
     """
     _check(given)
-    if importlib.util.find_spec("datasets") is None:
-        raise UsageError("not installed: datasets", hint="pip install 'dflash-toolkit[train]'")
+    check_installed()
     from dflash_train.corpus.build import PrepareRequest, prepare  # noqa: PLC0415  (seconds)
     from dflash_train.corpus.encode import EncodeOptions, Long  # noqa: PLC0415
 

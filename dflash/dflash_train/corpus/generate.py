@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +23,11 @@ from dflash_train import streams
 from dflash_train.config import TargetConfig
 from dflash_train.corpus.encode import AnswerOptions
 from dflash_train.devices import use_device
+from dflash_train.errors import DflashError, UsageError
+from dflash_train.oom import asked_for
 from dflash_train.target_model import load_target
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +48,20 @@ class Answerer:
         options: see there.
         device: where it runs.
         stop_ids: tokens that end an answer.
+
+    Raises:
+        UsageError: it cannot be loaded, or nothing ends an answer.
     """
 
     def __init__(
         self, path: str, options: AnswerOptions, device: str, stop_ids: frozenset[int]
     ) -> None:
         self._options, self._device, self._stop_ids = options, device, stop_ids
+        if not stop_ids:
+            raise UsageError(
+                f"--target {path}: no end of text in its tokenizer or generation_config.json",
+                hint="set eos_token there, or no answer ends",
+            )
         use_device(device)
         if device == "cpu":
             torch.set_num_threads(1)  # sums do not depend on the cores there are; cpux4 uses four
@@ -65,10 +78,32 @@ class Answerer:
     def answer(self, prompts: Sequence[Prompt], max_length: int) -> list[list[int]]:
         """Tokens of each answer, its stop token included.
 
+        A batch for which there is no room is answered in halves.
+
         Args:
             prompts: together in one batch, padded on the left.
             max_length: of a prompt with its answer; a longer answer is cut later.
+
+        Raises:
+            DflashError: not even one answer has room.
         """
+        try:
+            return self._together(prompts, max_length)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            amount = asked_for(error)
+            if amount is None:
+                raise
+            if len(prompts) == 1:
+                raise DflashError(
+                    f"out of memory on {self._device}: {amount} more for one answer to line"
+                    f" {prompts[0].line}, a prompt of {len(prompts[0].ids)} tokens",
+                    hint="a smaller --max-length, or a larger device",
+                ) from error
+        half = len(prompts) // 2
+        logger.warning("%d answers have no room on %s: halved", len(prompts), self._device)
+        return self.answer(prompts[:half], max_length) + self.answer(prompts[half:], max_length)
+
+    def _together(self, prompts: Sequence[Prompt], max_length: int) -> list[list[int]]:
         longest = max(len(one.ids) for one in prompts)
         room = max_length - min(len(one.ids) for one in prompts)
         ids = torch.full((len(prompts), longest), self._pad)

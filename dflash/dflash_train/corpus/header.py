@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,12 @@ from typing import Any
 from dflash_train.errors import UsageError
 
 HEADER_NAME, SCHEMA = "corpus.json", 1
+
+
+def check_installed() -> None:
+    """Raises UsageError where the package that reads shards is missing; a tiny run needs none."""
+    if importlib.util.find_spec("datasets") is None:
+        raise UsageError("not installed: datasets", hint="pip install 'dflash-toolkit[train]'")
 
 
 def read_header(folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dflash_train.config import Config, DataConfig
-from dflash_train.corpus.header import read_header
+from dflash_train.corpus.header import check_installed, read_header
 from dflash_train.corpus.progress import default_workers
 from dflash_train.errors import UsageError
 from dflash_train.target_files import find_target
@@ -63,6 +63,7 @@ def settle_data(config: Config) -> Config:
     """
     if config.data.path is None:
         return config
+    check_installed()
     folder = Path(config.data.path)
     header = read_header(folder)
     tokenizer = header["made_of"]["tokenizer"]
