@@ -28,7 +28,10 @@ def paste(entry: dict[str, Any], folder: Path) -> Path:
             steps = "".join(f"step {i + 2} loss 2.0\n" for i in range(entry.get("repeat_steps", 0)))
             (folder / name).write_text(entry[key] + steps)
     observed = {long: entry[short] for short, long in OBSERVED.items() if short in entry}
-    (folder / "context.yaml").write_text(yaml.safe_dump({"observed": observed}))
+    facts: dict[str, Any] = {"observed": observed}
+    if entry.get("gpu_table") == "empty":
+        facts["gpu_processes"] = [[]]
+    (folder / "context.yaml").write_text(yaml.safe_dump(facts))
     return folder
 
 

@@ -24,6 +24,8 @@ from dflash_watch.window.tracks import ZOMBIE, ProcessTrack
 TOGETHER_S = 3.0
 LOADER_WORKER = "pt_data_worker"
 """As torch names the workers of its data loader; `loader-worker-gone` looks after them."""
+BY_HAND = frozenset({"KeyboardInterrupt"})
+"""What a person does to a run is no failure of a worker."""
 SOMEWHERE = StackFrame("?", "?", 0)
 
 
@@ -75,7 +77,8 @@ def _by_log(view: View) -> Iterator[tuple[str, Answer]]:
     newest: dict[str, TracebackSeen] = {}
     for fact in view.window.logs.tracebacks:
         outlived = fact.backlog and last_t is not None and last_t > fact.t
-        if fact.fatal and not outlived and fact.subject not in {"unknown", "main", "run"}:
+        own = fact.exception not in BY_HAND and fact.subject not in {"unknown", "main", "run"}
+        if fact.fatal and own and not outlived:
             since.setdefault(fact.subject, fact.t)
             newest[fact.subject] = fact
     for subject, fact in newest.items():

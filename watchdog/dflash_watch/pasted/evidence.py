@@ -28,6 +28,7 @@ class PastedProcess(Record, frozen=True, kw_only=True):
     kernel_stack: tuple[str, ...] = ()
     cmd: str | None = None
     pid: int | None = None
+    ppid: int | None = None
     cpu: float | None = None
     """Per cent as `ps` writes it: an average over the process's whole life."""
     notes: tuple[str, ...] = ()

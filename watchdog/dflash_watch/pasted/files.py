@@ -110,7 +110,12 @@ def _processes(text: str, notes: list[str]) -> tuple[PastedProcess, ...]:
         notes.append(read.artefact.text)
     return tuple(
         PastedProcess(
-            state=row.state, wchan=row.wchan, cmd=row.command, pid=row.pid, cpu=row.cpu_percent
+            state=row.state,
+            wchan=row.wchan,
+            cmd=row.command,
+            pid=row.pid,
+            ppid=row.ppid,
+            cpu=row.cpu_percent,
         )
         for row in read.rows[:MOST_PROCESSES]
     )

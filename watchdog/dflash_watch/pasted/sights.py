@@ -7,7 +7,7 @@ state in a listing of a run that is said to be silent. They carry the live detec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dflash_watch.engine import Engine
 from dflash_watch.frame import Frame
@@ -22,6 +22,7 @@ _MONITOR = re.compile(
     r"|prometheus|netdata|zabbix\w*|node[-_]problem\w*|py-spy|dflash-watch)\b"
 )
 _DRIVER = re.compile(r"(?i)nvidia|uvm|nv_|rm_|amdgpu|kfd|drm")
+DEAD = frozenset("ZX")
 LEFT_BYTES = 2**30
 """Memory on a card beyond what an idle driver keeps."""
 
@@ -40,7 +41,11 @@ def sights(evidence: Evidence, frame: Frame) -> Iterator[Symptom]:
     left = list(_left_over(frame, t)) if gone or not own else []
     yield from left
     for one in own:
-        yield from _state(one, t)
+        if not _is_child(one, own):
+            yield from _state(one, t)
+        elif (one.state or "")[:1] in DEAD:
+            text = f"worker process {one.pid} is dead, its parent goes on"
+            yield _symptom("loader-worker-gone", "run", t, text)
 
 
 def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterator[Symptom]:
@@ -63,12 +68,22 @@ def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterato
         yield _symptom("log-without-steps", "run", t, text, Source.LOG)
 
 
+def _is_child(one: PastedProcess, listed: Sequence[PastedProcess]) -> bool:
+    """Does a living process of the same listing stand above it, by its number or its parent's?"""
+    for other in listed:
+        if other is one or other.pid is None or one.pid is None or (other.state or "")[:1] in DEAD:
+            continue
+        if one.ppid == other.pid or (one.ppid is None and other.pid < one.pid):
+            return True
+    return False
+
+
 def _state(one: PastedProcess, t: float) -> Iterator[Symptom]:
     state = (one.state or "")[:1]
     if state in {"T", "t"}:
         by = "traced" if state == "t" else "stopped by a signal or left so by a tracer"
         yield _symptom("process-in-stop", "run", t, f"state {state}: {by}")
-    elif state in {"Z", "X"}:
+    elif state in DEAD:
         yield _symptom(
             "main-process-zombie", "run", t, f"state {state}: dead, only its entry is left"
         )

@@ -14,12 +14,15 @@ from dflash_watch.frame import StackSample, ThreadStack
 from dflash_watch.model import Evidence, EvidenceKind, Severity, Source, Symptom
 from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.signatures import Matcher
-from dflash_watch.readers.stacks import label_of, short_file
-from dflash_watch.readers.waits import is_helper
+from dflash_watch.readers.stacks import label_of, leaf_of, short_file
+from dflash_watch.readers.waits import is_helper, wait_reason
 
 END_LINES = 12
 """Newest lines of a log that are its end."""
 MOST_THREADS = 2000
+MUTUAL = frozenset({"lock", "queue-get", "queue-put", "peer"})
+"""Waits that another thread of the same process has to end."""
+WAITS = MUTUAL | {"join", "condition"}
 
 
 class _Sign(msgspec.Struct, frozen=True):
@@ -41,10 +44,28 @@ def signs_in_stacks(
         for match in matcher.in_text(thread_text(thread)):
             sign = _Sign(match.signature, label_of(thread), match.text)
             seen.setdefault(match.signature.failure, []).append(sign)
+    if not seen and (standing := _standing(threads)):
+        text = f"{len(standing)} threads, all of them waiting: {'; '.join(standing[:6])}"
+        own = Signature(failure="pipeline-deadlock", pattern="")
+        yield _symptom("stacked-pipeline-deadlock", own, t, text, Source.STACKS)
     for failure, found in seen.items():
         names = ", ".join(list(dict.fromkeys(one.thread for one in found))[:6])
         text = _with_meaning(f"{names} in {found[0].text}", found[0].signature)
         yield _symptom(f"stacked-{failure}", found[0].signature, t, text, Source.STACKS)
+
+
+def _standing(threads: Sequence[ThreadStack]) -> list[str]:
+    """What each thread waits for, when all of them wait for each other in locks and queues."""
+    told, mutual = [], 0
+    for thread in threads[:MOST_THREADS]:
+        if is_helper(thread):
+            continue
+        wait = wait_reason(thread)
+        if wait not in WAITS:
+            return []
+        mutual += wait in MUTUAL
+        told.append(f"{label_of(thread)} {wait} at {leaf_of(thread)}")
+    return told if mutual >= 2 else []
 
 
 def signs_at_end(
