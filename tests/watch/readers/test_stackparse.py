@@ -121,7 +121,7 @@ def test_cpp_frames_keep_their_names_and_places() -> None:
     thread = only(CPP).threads[0]
     assert thread.name == "pt_nccl_watchdg"
     assert [(f.name, f.file, f.line) for f in thread.frames] == [
-        ("pthread_cond_wait@@GLIBC_2.3.2", "/lib/libpthread.so.0", 0),
+        ("pthread_cond_wait", "/lib/libpthread.so.0", 0),
         ("std::condition_variable::wait(std::unique_lock<std::mutex>&)", "/lib/libstdc++.so.6", 0),
         ("std::function<void (int)>::operator()(int) const",
          "/usr/include/c++/11/bits/std_function.h", 590),
@@ -130,6 +130,22 @@ def test_cpp_frames_keep_their_names_and_places() -> None:
         ("forward", "/a/b.py", 3),
         ("clone", "../sysdeps/clone.S", 95),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("symbol", "plain"),
+    [
+        ("clock_nanosleep@GLIBC_2.2.5", "clock_nanosleep"),
+        ("pthread_cond_wait@@GLIBC_2.3.2", "pthread_cond_wait"),
+        ("__new_sem_wait_slow64.constprop.0", "__new_sem_wait_slow64"),
+        ("f.isra.0.part.1.cold", "f"),
+        ("std::f(char const*)", "std::f(char const*)"),
+        ("torch.ops.aten", "torch.ops.aten"),
+        ("@f", "@f"),
+    ],
+)
+def test_symbols_lose_what_linker_and_compiler_added(symbol: str, plain: str) -> None:
+    assert sl.plain_symbol(symbol) == plain
 
 
 def test_a_file_with_several_ranks_holds_several_dumps() -> None:

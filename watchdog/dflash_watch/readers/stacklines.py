@@ -34,6 +34,7 @@ _PYSTACK_EMPTY = re.compile(r"The frame stack for thread (\d{1,10}) is empty$")
 _PYSTACK_MORE = re.compile(r"(?:In |Not currently attached).{0,60}\[([\w, ]{0,80})\]$")
 _KERNEL_FRAME = re.compile(r"\[<[0-9a-f]{1,16}>\] (?:\? )?([\w.]{1,120})\+0x")
 _KERNEL_FILE = re.compile(r"/proc/(\d{1,10})/(?:task/(\d{1,10})/)?stack\b")
+_SUFFIX = re.compile(r"(?:\.(?:constprop|isra|part|cold|lto_priv)(?:\.\d{1,4})?){1,4}$")
 _GDB_FRAME = re.compile(r"#(\d{1,5})\s{1,4}(?:(0x[0-9a-f]{1,16}) in )?(?=\S)")
 _FOR_FILE = re.compile(r"for file ([^\n]{1,500}?), line (\d{1,7}), in ([^\s(]{1,200})")
 _IN = re.compile(r'", line (\d{1,9}),? in (.{1,500})$')
@@ -101,6 +102,7 @@ def file_frame(line: str) -> StackFrame | None:
         library = name[cut + 2 : -1]
         name = name[:cut].removesuffix(" (inlined)") if cut > 0 else name
         file = library if file in ("", "???") else file
+        name = plain_symbol(name)
     return StackFrame(name, file, int(found.group(1)))
 
 
@@ -132,7 +134,14 @@ def gdb_frame(text: str) -> StackFrame | None:
         return StackFrame(python.group(3), python.group(1), int(python.group(2)))
     end = _name_end(body)
     file, line = _gdb_place(body[end:])
-    return StackFrame(body[:end].strip(), file, line)
+    return StackFrame(plain_symbol(body[:end].strip()), file, line)
+
+
+def plain_symbol(name: str) -> str:
+    """A C function's name without symbol version (`f@GLIBC_2.2.5`) and suffix (`f.cold`)."""
+    at = name.find("@", 1)
+    bare = name[:at] if at > 0 and "(" not in name[:at] else name
+    return _SUFFIX.sub("", bare) if "." in bare else bare
 
 
 def builtin_frame(line: str) -> StackFrame | None:
