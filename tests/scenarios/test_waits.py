@@ -374,7 +374,7 @@ def test_ranks_that_are_silent_are_sampled_before_a_collective_gives_up():
     run.stop_steps()
     run.go(400, every_s=5.0)
     asked = {(one.label, one.pid) for one in run.asked if one.label != "census"}
-    assert {("A", PID), ("A/4100", 4100), ("A/4101", 4101)} <= asked
+    assert {("A", 4100), ("A/4101", 4101), (f"A/{PID}", PID)} <= asked
 
 
 @pytest.mark.parametrize(
@@ -391,3 +391,14 @@ def test_the_kernels_word_about_a_stranger_is_nothing_of_this_run(line):
     run.go(40)
     assert named(run) == ("running", "healthy")
     assert run.incidents() == []
+
+
+def test_below_a_launcher_rank_0_is_what_is_looked_at():
+    ranks = tuple(child(4100 + i, rank=i, cmd="python -u train.py") for i in range(2))
+    run = loop(extra_processes=ranks)
+    assert run.engine.window.main_pid() == 4100
+    run.child_leaves = {4100: LOADER, 4101: "/s/torch/distributed/distributed_c10d.py:all_reduce"}
+    run.freeze()
+    run.go(60)
+    assert named(run) == ("stalled", "dataloader-stuck")
+    assert {one.pid for one in run.asked if one.label == "A"} == {4100}

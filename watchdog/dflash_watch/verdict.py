@@ -353,5 +353,6 @@ def _is_confirmed(view: View) -> bool:
         return False
     if view.comparison is not None:
         late = (view.age_s() or 0.0) > MOVING_LIMITS * view.limit.seconds
-        return late or not view.comparison.that("moving", "working")
+        compared = (view.comparison, *view.standing.values())
+        return late or not any(one.that("moving", "working") for one in compared)
     return view.now_t - view.suspect_since_t > CONFIRM_S

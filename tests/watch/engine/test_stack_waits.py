@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dflash_watch.frame import StackFrame, StackSample, ThreadStack
 from dflash_watch.readers.stacks import Comparison, ThreadChange
-from dflash_watch.render.stacktext import render_diff
+from dflash_watch.render.stacktext import render_diff, render_processes
 from dflash_watch.window.waits import read_stack_waits
 
 
@@ -89,3 +89,18 @@ def test_samples_of_several_processes_are_compared_each_with_its_own():
     text = render_diff(samples)
     assert text.count("2 samples over 2.0 s") == 2
     assert text.index("process 9") < text.index("process 10")
+
+
+def test_the_process_that_stands_elsewhere_comes_first():
+    inside = ("all_reduce", "/s/torch/distributed/distributed_c10d.py")
+    places = {10: inside, 11: inside, 12: ("get", "/usr/lib/python3.11/queue.py"), 13: inside}
+    samples = [
+        StackSample(t=1.0, pid=pid, label="1", tool="py-spy",
+                    threads=(thread(pid, "MainThread", *place),))
+        for pid, place in places.items()
+    ]  # fmt: skip
+    out = render_processes(samples, {12: "rank 2"})
+    assert out[1].startswith("  rank 2: get queue.py:7")
+    assert out[2].startswith("  process 10, process 11, process 13: all_reduce")
+    assert render_processes(samples[:1]) == []
+    assert render_processes(samples[:2])[0].startswith("all 2 main threads stand at all_reduce")

@@ -112,6 +112,43 @@ def group_threads(sample: StackSample) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=_order))
 
 
+class Standing(Record, frozen=True, kw_only=True):
+    """Processes whose main threads stand at the same place."""
+
+    pids: tuple[int, ...]
+    leaf: str
+    wait: str
+    state: str | None
+
+
+def group_processes(samples: Sequence[StackSample]) -> tuple[Standing, ...]:
+    """Processes by where their main threads stand: the smallest group, the odd one, first.
+
+    Args:
+        samples: of several processes; of each the newest that has threads counts.
+    """
+    newest = {sample.pid: sample for sample in samples if sample.threads}
+    groups: dict[str, list[tuple[int, ThreadStack]]] = {}
+    for pid, sample in newest.items():
+        main = _main_thread(sample)
+        groups.setdefault(stack_key(main), []).append((pid, main))
+    found = [
+        Standing(
+            pids=tuple(sorted(pid for pid, _ in members)),
+            leaf=leaf_of(members[0][1]),
+            wait=wait_reason(members[0][1]),
+            state=members[0][1].state,
+        )
+        for members in groups.values()
+    ]
+    return tuple(sorted(found, key=lambda one: (len(one.pids), one.pids)))
+
+
+def _main_thread(sample: StackSample) -> ThreadStack:
+    named = (one for one in sample.threads if one.name == "MainThread" or one.tid == sample.pid)
+    return next(named, sample.threads[0])
+
+
 def compare(samples: Sequence[StackSample], ticks_per_s: int = 100) -> Comparison:
     """What moved between samples of one process, oldest first; two or more to say anything.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dflash_watch.frame import Frame, StackSample, ThreadStack
 from dflash_watch.readers.stacks import (
@@ -10,6 +10,7 @@ from dflash_watch.readers.stacks import (
     Group,
     ThreadChange,
     compare,
+    group_processes,
     group_threads,
     label_of,
 )
@@ -90,7 +91,7 @@ def render_diff(samples: Sequence[StackSample], ticks_per_s: int = 100) -> str:
     pids = dict.fromkeys(sample.pid for sample in samples)
     if len(pids) < 2:
         return _diff(compare(samples, ticks_per_s), samples)
-    parts = []
+    parts = ["\n".join(render_processes(samples)).rstrip()]
     for pid in pids:
         own = [sample for sample in samples if sample.pid == pid]
         parts.append(f"process {pid}\n\n{_diff(compare(own, ticks_per_s), own)}")
@@ -100,7 +101,8 @@ def render_diff(samples: Sequence[StackSample], ticks_per_s: int = 100) -> str:
 def render_dump(frame: Frame, samples: Sequence[StackSample]) -> str:
     """All processes of a dump: each newest sample, then the comparison where there are several."""
     commands = {one.pid: one.cmd for one in frame.processes or ()}
-    out: list[str] = []
+    ranks = {one.pid: f"rank {one.rank}" for one in frame.processes or () if one.rank is not None}
+    out = render_processes(samples, ranks)
     for pid in dict.fromkeys(sample.pid for sample in samples):
         own = [sample for sample in samples if sample.pid == pid]
         out.append(f"== process {pid}: {commands.get(pid, 'command not known')}")
@@ -109,6 +111,28 @@ def render_dump(frame: Frame, samples: Sequence[StackSample]) -> str:
             out += ["", render_diff(own)]
         out.append("")
     return "\n".join(out).rstrip() if out else "no stack sample could be taken"
+
+
+def render_processes(
+    samples: Sequence[StackSample], names: Mapping[int, str] | None = None
+) -> list[str]:
+    """Where the main threads of several processes stand, the odd ones first; nothing for one.
+
+    Two that differ only disagree: which of them is right is not said.
+    """
+    groups = group_processes(samples)
+    count = sum(len(one.pids) for one in groups)
+    if count < 2:
+        return []
+    if len(groups) == 1:
+        return [f"all {count} main threads stand at {groups[0].leaf}", ""]
+    out = [f"main threads of {count} processes:"]
+    for one in groups:
+        named = [(names or {}).get(pid, f"process {pid}") for pid in one.pids[:NAMES_LIMIT]]
+        rest = len(one.pids) - len(named)
+        who = ", ".join(named) + (f" and {rest} more" if rest else "")
+        out.append(f"  {who}: {one.leaf}, {_WAIT.get(one.wait, one.wait)}")
+    return [*out, ""]
 
 
 def _group(group: Group) -> list[str]:

@@ -260,13 +260,18 @@ class Window:
         return self.is_ours and bool(self.answered & {"events", "beats"})
 
     def main_pid(self) -> int | None:
-        """The process that trains: by its own word, else the root, else the busiest Python."""
+        """The process that trains: by its own word, rank 0 below a launcher, the root, a Python."""
         told = (self.manifest.get("process") or {}).get("pid")
         if isinstance(told, int):
             return told
         run = self.frame.run if self.frame is not None else None
         root = run.root_pid if run is not None else None
         process = self.tracks.process(root)
+        if process is not None and process.sample.rank is None:
+            ranks = (one.sample for one in self.tracks.processes.values())
+            first = next((one.pid for one in ranks if one.rank == 0), None)
+            if first is not None:
+                return first
         pythons = [one for one in self.tracks.processes.values() if one.sample.is_python]
         if pythons and (process is None or not process.sample.is_python):
             return max(pythons, key=lambda one: one.sample.cpu_ticks or 0).sample.pid
