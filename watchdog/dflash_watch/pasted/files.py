@@ -10,6 +10,7 @@ from dflash_watch.pasted.context import MOST_PROCESSES, parse_context
 from dflash_watch.pasted.evidence import Context, Evidence, PastedProcess
 from dflash_watch.pasted.sieve import Sieved, sieve
 from dflash_watch.readers.collectives import RankState
+from dflash_watch.readers.encoding import text_of
 from dflash_watch.readers.flightrecorder import is_pickle, rank_in_name, read_states
 from dflash_watch.readers.gpumodel import GpuText
 from dflash_watch.readers.gputext import parse_gpus
@@ -97,7 +98,7 @@ def _flight(path: Path, notes: list[str]) -> list[RankState]:
     except OSError as error:
         notes.append(f"{path.name} cannot be read: {error.strerror or error}")
         return []
-    text = raw[:2].decode("latin-1") if is_pickle(raw) else raw.decode(errors="replace")
+    text = raw[:2].decode("latin-1") if is_pickle(raw) else text_of(raw)
     states, note = read_states(text, rank=rank_in_name(path.name))
     if note is not None:
         notes.append(f"{path.name}: {note}")
@@ -143,4 +144,4 @@ def _text(path: Path | None, most: int, notes: list[str]) -> str | None:
     except OSError as error:
         notes.append(f"{path.name} cannot be read: {error.strerror or error}")
         return None
-    return raw.decode(errors="replace")
+    return text_of(raw)

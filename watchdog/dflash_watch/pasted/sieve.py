@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from dflash_watch.readers.encoding import text_of
+
 WHOLE_BYTES = 1 << 20
 """Most of a log that is read without cutting it down."""
 HEAD_BYTES, TAIL_BYTES = 96 << 10, 384 << 10
@@ -52,7 +54,7 @@ def sieve(file: BinaryIO) -> Sieved:
     """Read a log to its end, whatever its size and content."""
     head = file.read(WHOLE_BYTES + 1)
     if len(head) <= WHOLE_BYTES:
-        text = head.decode(errors="replace")
+        text = text_of(head)
         return Sieved(text, text, 0)
     reading = _Reading()
     reading.feed(head)

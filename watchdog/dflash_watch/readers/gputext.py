@@ -40,7 +40,7 @@ def parse_gpus(text: str) -> GpuText:
     """
     reader = _Reader()
     for line in text.split("\n", LINES_LIMIT)[:LINES_LIMIT]:
-        reader.feed(printable(line[:LINE_LIMIT]).rstrip())
+        reader.feed(printable(line[:LINE_LIMIT]).removeprefix("> ").rstrip())
     return reader.result()
 
 

@@ -1,7 +1,7 @@
 """What launchers and log collectors write before each line, and whose line it is.
 
 torchrun, torch's own rank, Ray, `srun -l`, `mpirun --tag-output`, docker compose, `kubectl logs
---timestamps`, journald; several of them may be stacked. One line in, no memory.
+--timestamps`, journald, the `>` of a quoting mail; several may be stacked. One line in, no memory.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ MOST = 4
 
 _ONE = re.compile(
     r"\s?\[?(?:rank|default|Rank )(?P<rank>\d{1,6})\]?: ?"
+    r"|> ?"
     r"|\((?P<actor>[\w.]{1,60}) pid=(?P<pid>\d{1,10})[^)]{0,80}\) ?"
     r"|\s{0,5}(?P<task>\d{1,5}): "
     r"|\[\d{1,6},(?P<mpi>\d{1,6})\]<std(?:out|err)>: ?"

@@ -98,7 +98,7 @@ def parse_ps(text: str) -> PsText:
     columns: list[str] | None = None
     tool, threads, guessed = "none", False, False
     for raw in text.split("\n", LINES_LIMIT)[:LINES_LIMIT]:
-        line = printable(raw[:LINE_LIMIT]).rstrip()
+        line = printable(raw[:LINE_LIMIT]).removeprefix("> ").rstrip()
         head = _head(line)
         if head is not None:
             columns, tool = head, "top" if "TIME+" in line else "ps"
