@@ -66,7 +66,7 @@ def test_killed_at_random_steps_it_ends_in_the_bits_of_an_undisturbed_run(
     seed = int.from_bytes(os.urandom(4), "little")
     print(f"random.Random({seed})")  # shown when this fails
     draw = random.Random(seed)
-    first = draw.randint(4, STEPS // 2)
+    first = draw.randint(5, STEPS // 2)  # the checkpoint of step 4 is written by then
     kill_at(command, started(command.train(*LONG)), first)
     kill_at(command, started(command.resume()), draw.randint(first + 1, STEPS - 2))
     last = started(command.resume())
