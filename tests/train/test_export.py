@@ -17,6 +17,8 @@ from dflash_train.layouts.weights import read_published, read_tensors
 from dflash_train.run import RunRequest, execute
 from dflash_train.settings import merge, resolve
 from safetensors.torch import load_file, save_file
+from train import little_targets
+from train.conftest import SMALL
 from transformers import AutoConfig, AutoModelForCausalLM
 
 
@@ -192,12 +194,32 @@ def test_a_tensor_that_would_be_skipped_silently_is_named(exported):
 
 
 def test_a_drafter_of_another_target_is_named(run_dir, tmp_path, exported):
-    other = AutoConfig.from_pretrained(exported / "target")
-    other.vocab_size, other.max_position_embeddings = 256, 4096
-    other.save_pretrained(tmp_path / "other")
+    shutil.copytree(exported / "target", tmp_path / "other")
+    change(tmp_path / "other", lambda c: c.update(max_position_embeddings=4096))
     words = ["export", "--check", str(exported), "--target"]
     assert main([*words, str(exported / "target")]) == 0
     assert main([*words, str(tmp_path / "other")]) == 1
+
+
+@pytest.mark.parametrize("layout", ["zlab", "speculators"])
+def test_the_drafter_of_a_target_from_disk_names_it_and_fits_it(tmp_path, layout):
+    target = tmp_path / "target"
+    little_targets.save(little_targets.qwen3, target)
+    where = ["--run-dir", str(tmp_path / "run"), "--target-devices", "cpux2"]
+    words = ["--preset", "tiny", "--no-watch", *SMALL, "optim.steps=2"]
+    assert main([*words, "--target", str(target), *where]) == 0
+    assert export(tmp_path / "run", tmp_path / "out", layout) == 0
+    assert main(["export", "--check", str(tmp_path / "out"), "--target", str(target)]) == 0
+    config = load_config(tmp_path / "out")
+    assert not (tmp_path / "out" / "target").exists()
+    assert layers_of(config)["max_position_embeddings"] == 512
+    if layout == "speculators":
+        named = config["speculators_config"]["verifier"]
+        assert named == {"name_or_path": str(target), "architectures": ["Qwen3ForCausalLM"]}
+    mask = config.get("dflash_config", config)
+    mask["mask_token_id"] = 2
+    (tmp_path / "out" / "config.json").write_text(json.dumps(config))
+    assert main(["export", "--check", str(tmp_path / "out"), "--target", str(target)]) == 1
 
 
 def test_the_check_prints_every_tensor_and_where_features_come_from(exported, capsys):

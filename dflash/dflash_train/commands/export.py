@@ -76,10 +76,10 @@ def _write(given: argparse.Namespace) -> int:
 
 
 def _check(folder: Path, target: str | None, *, as_json: bool) -> int:
-    from dflash_train.layouts.from_run import read_target_facts  # noqa: PLC0415  (see _write)
+    from dflash_train.layouts.from_run import read_target  # noqa: PLC0415  (see _write)
     from dflash_train.layouts.table import table_of  # noqa: PLC0415
 
-    rows = table_of(folder, read_target_facts(target) if target else None)
+    rows = table_of(folder, read_target(target) if target else None)
     bad = [row for row in rows if row.state == "bad"]
     if as_json:
         lines = [json.dumps(dataclasses.asdict(row)) for row in rows]

@@ -15,7 +15,7 @@ from dflash_train import tiny
 from dflash_train.config import Config
 from dflash_train.errors import UsageError
 from dflash_train.layouts.configs import Verifier, build_config
-from dflash_train.layouts.from_run import TargetFacts, drafter_of_run, name_verifier
+from dflash_train.layouts.from_run import drafter_of_run, name_verifier
 from dflash_train.layouts.geometry import Layout
 from dflash_train.layouts.weights import (
     PublishedDrafter,
@@ -89,7 +89,7 @@ def convert(source: Path, request: Request) -> None:
 def _verifier(request: Request, known: Verifier) -> Verifier:
     if request.verifier is None:
         return known
-    facts: TargetFacts | None = name_verifier(request.verifier)
+    facts = name_verifier(request.verifier)
     return facts.verifier if facts else Verifier(name_or_path=request.verifier)
 
 

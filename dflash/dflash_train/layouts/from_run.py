@@ -2,82 +2,82 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-
-from transformers import AutoConfig, PretrainedConfig
 
 from dflash_train import checkpoint, tiny
 from dflash_train.config import Config
 from dflash_train.errors import CheckpointError, UsageError
 from dflash_train.layouts.configs import Verifier
-from dflash_train.layouts.geometry import DraftGeometry
+from dflash_train.layouts.geometry import CONFIG_NAME, DraftGeometry
 from dflash_train.layouts.weights import PublishedDrafter
+from dflash_train.target_facts import read_facts
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetFacts:
-    """What an exported drafter has to say about its target."""
+class ServedTarget:
+    """What an exported drafter has to say about its target, and is compared with."""
 
     verifier: Verifier
     hidden_size: int
     vocab_size: int
     num_layers: int
-    max_position_embeddings: int
+    max_position_embeddings: int | None
+    special_ids: tuple[int, ...]
+    """Pad, start and end of text."""
 
 
-def target_facts(config: Config) -> TargetFacts:
-    """From the target's own configuration.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    path = config.target.path
-    if path is None:
-        return facts_of(tiny.target_config(config), Verifier(name_or_path=None))
-    return read_target_facts(path)
-
-
-def read_target_facts(path: str) -> TargetFacts:
-    """Of a target given by folder or id; a multimodal wrapper's text part.
+def target_of(config: Config) -> ServedTarget:
+    """The target of a run, from its own configuration.
 
     Raises:
         UsageError: it cannot be read.
     """
-    try:
-        found = AutoConfig.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        line = str(error).splitlines()[0]
-        raise UsageError(f"target {path}: no configuration: {line}") from error
-    names = tuple(getattr(found, "architectures", None) or ())
-    return facts_of(found, Verifier(name_or_path=path, architectures=names))
-
-
-def facts_of(config: PretrainedConfig, verifier: Verifier) -> TargetFacts:
-    """The numbers of a transformers configuration."""
-    text = getattr(config, "text_config", config)
-    return TargetFacts(
-        verifier=verifier,
-        hidden_size=text.hidden_size,
-        vocab_size=text.vocab_size,
-        num_layers=text.num_hidden_layers,
-        max_position_embeddings=text.max_position_embeddings,
+    if config.target.path is not None:
+        return read_target(config.target.path)
+    made = tiny.target_config(config)
+    return ServedTarget(
+        verifier=Verifier(name_or_path=None),
+        hidden_size=made.hidden_size,
+        vocab_size=made.vocab_size,
+        num_layers=made.num_hidden_layers,
+        max_position_embeddings=made.max_position_embeddings,
+        special_ids=config.target.special_ids,
     )
 
 
-def name_verifier(name: str) -> TargetFacts | None:
-    """Facts of a target that may not be here: None where its configuration cannot be read."""
+def read_target(path: str) -> ServedTarget:
+    """Of a target given by folder or id; a multimodal wrapper's text part.
+
+    Raises:
+        UsageError: it is not here, or no decoder-only model.
+    """
+    facts = read_facts(path)
+    whole = json.loads((facts.folder / CONFIG_NAME).read_text(encoding="utf-8"))
+    return ServedTarget(
+        verifier=Verifier(name_or_path=path, architectures=tuple(whole.get("architectures") or ())),
+        hidden_size=facts.hidden_size,
+        vocab_size=facts.vocab_size,
+        num_layers=facts.num_layers,
+        max_position_embeddings=facts.max_positions,
+        special_ids=facts.special_ids,
+    )
+
+
+def name_verifier(name: str) -> ServedTarget | None:
+    """A target that may not be here: None where its configuration cannot be read."""
     try:
-        return read_target_facts(name)
+        return read_target(name)
     except UsageError as error:
         logger.warning("%s; only its name is written", error.message)
         return None
 
 
-def run_geometry(config: Config, target: TargetFacts) -> DraftGeometry:
+def run_geometry(config: Config, target: ServedTarget) -> DraftGeometry:
     """The geometry that a run trains."""
     drafter = config.drafter
     slides = "sliding_attention" in drafter.layer_types
@@ -97,11 +97,13 @@ def run_geometry(config: Config, target: TargetFacts) -> DraftGeometry:
         vocab_size=target.vocab_size,
         layer_ids=config.target.layer_ids,
         num_target_layers=target.num_layers,
-        max_position_embeddings=target.max_position_embeddings,
+        max_position_embeddings=target.max_position_embeddings or config.data.buckets[-1],
     )
 
 
-def drafter_of_run(run_dir: Path, step: int | None) -> tuple[PublishedDrafter, Config, TargetFacts]:
+def drafter_of_run(
+    run_dir: Path, step: int | None
+) -> tuple[PublishedDrafter, Config, ServedTarget]:
     """The drafter of a checkpoint, verified.
 
     Args:
@@ -116,7 +118,7 @@ def drafter_of_run(run_dir: Path, step: int | None) -> tuple[PublishedDrafter, C
         found = checkpoint.load_newest(run_dir)
     else:
         found = checkpoint.load(run_dir / checkpoint.FOLDER_NAME / f"step-{step:08d}")
-    facts = target_facts(found.config)
+    facts = target_of(found.config)
     geometry = run_geometry(found.config, facts)
     for name, shape in geometry.tensor_shapes().items():
         if name not in found.weights or tuple(found.weights[name].shape) != shape:

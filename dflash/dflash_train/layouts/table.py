@@ -14,7 +14,7 @@ from typing import Any, Literal
 from safetensors import safe_open
 
 from dflash_train.errors import CheckpointError
-from dflash_train.layouts.from_run import TargetFacts, read_target_facts
+from dflash_train.layouts.from_run import ServedTarget, read_target
 from dflash_train.layouts.geometry import (
     CONFIG_NAME,
     DraftGeometry,
@@ -42,7 +42,7 @@ class Row:
     """What a serving engine makes of it, and what to do where that is wrong."""
 
 
-def table_of(folder: Path, target: TargetFacts | None) -> list[Row]:
+def table_of(folder: Path, target: ServedTarget | None) -> list[Row]:
     """All rows of a folder.
 
     Args:
@@ -73,9 +73,9 @@ def table_of(folder: Path, target: TargetFacts | None) -> list[Row]:
     return rows
 
 
-def _named_target(config: Config) -> TargetFacts | None:
+def _named_target(config: Config) -> ServedTarget | None:
     name = ((config.get("speculators_config") or {}).get("verifier") or {}).get("name_or_path")
-    return read_target_facts(name) if name and Path(name).is_dir() else None
+    return read_target(name) if name and Path(name).is_dir() else None
 
 
 def _shapes(folder: Path) -> Shapes:
@@ -234,9 +234,10 @@ def _layer_ids(config: Config, geometry: DraftGeometry, shapes: Shapes) -> Itera
     )
 
 
-def _against_target(geometry: DraftGeometry, target: TargetFacts | None) -> Iterator[Row]:
+def _against_target(geometry: DraftGeometry, target: ServedTarget | None) -> Iterator[Row]:
     reach = geometry.max_position_embeddings
-    if target is None:
+    longest = target.max_position_embeddings if target else None
+    if target is None or longest is None:
         yield Row(
             item="max_position_embeddings",
             observed=str(reach),
@@ -247,9 +248,16 @@ def _against_target(geometry: DraftGeometry, target: TargetFacts | None) -> Iter
     yield _row(
         "max_position_embeddings",
         reach,
-        is_ok=reach >= target.max_position_embeddings,
-        reading=f"covers the target's {target.max_position_embeddings}",
-        else_=f"the target serves up to {target.max_position_embeddings}: drafts go wrong beyond",
+        is_ok=reach >= longest,
+        reading=f"covers the target's {longest}",
+        else_=f"the target serves up to {longest}: drafts go wrong beyond",
+    )
+    yield _row(
+        "mask_token_id",
+        geometry.mask_token_id,
+        is_ok=geometry.mask_token_id not in target.special_ids,
+        reading="none of the target's pad, start and end tokens",
+        else_="pads, starts or ends text for the target: its embedding means something else",
     )
     for item, ours, theirs in (
         ("hidden_size", geometry.hidden_size, target.hidden_size),
