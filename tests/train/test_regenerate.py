@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from dflash_train.config import TargetConfig
 from dflash_train.corpus import shards
 from dflash_train.corpus.encode import AnswerOptions
 from dflash_train.corpus.generate import Answerer, GumbelNoise, Prompt
+from dflash_train.corpus.progress import AnswerCount, Progress
 from dflash_train.errors import DflashError, UsageError
 from dflash_train.target_model import load_target
 from train import little_targets
@@ -195,6 +197,23 @@ def test_sampled_answers_depend_on_the_seed(place, greedy, sampled, tmp_path):
     more = (*HOT, "--seed", "1")
     assert cli.main(words_of(place, tmp_path / "seed", *more)) == 0
     assert answers_of(tmp_path / "seed") != one
+
+
+def test_while_the_target_answers_its_answers_are_counted(tmp_path, capsys):
+    journal = tmp_path / "part-00000.answers.jsonl"
+    journal.write_text("{}\n" * 3)
+    count = AnswerCount(tmp_path)
+    assert count.read() == 3
+    with journal.open("a") as file:
+        file.write("{}\n{")
+    assert count.read() == 4
+    with Progress() as progress, progress.following(tmp_path, every_s=0.01):
+        journal.write_text(journal.read_text() + "}\n" * 2)
+        said = ""
+        while "2 answers" not in said:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert "prepare: 2 answers, " in said
 
 
 class Narrow:

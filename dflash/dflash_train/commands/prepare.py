@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,13 +114,17 @@ def run(given: argparse.Namespace) -> int:
         devices=expand(given.devices, "--devices") if given.regenerate else (),
     )
     try:
-        with Progress() as progress:
+        with Progress() as progress, _following(progress, given):
             header = prepare(request, progress)
     except KeyboardInterrupt:
         sys.stderr.write("dflash-train: interrupted; the same command goes on from here\n")
         return EXIT_STOPPED
     sys.stdout.write(_as_json(header) if given.json else render_header(header, given.out))
     return 0
+
+
+def _following(progress: Progress, given: argparse.Namespace) -> AbstractContextManager[None]:
+    return progress.following(given.out) if given.regenerate else nullcontext()
 
 
 def render_header(header: dict[str, Any], folder: Path) -> str:

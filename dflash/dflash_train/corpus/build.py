@@ -172,6 +172,7 @@ def _all_parts(
     """
     total, done, bad = sum(one.num_lines for one in inputs), 0, 0
     notes = []
+    told.lines(0, total)
     for note in made(_jobs(request, inputs, key), request.workers, request.devices):
         notes.append(note)
         done += note["counts"]["lines"]
