@@ -169,11 +169,15 @@ def test_stacks_come_on_a_signal_even_while_the_interpreter_is_held(command, sta
 
 
 def test_threads_carry_the_names_of_their_workers(command, started):
-    process = started(command.train("drill.fault=stop-giving", "drill.worker=target-0,target-1"))
-    wait_for(log_has(command, "leak test"), process)
+    both = "drill.worker=target-0,target-1"
+    process = started(command.train("drill.fault=stop-giving", both, "drill.at_step=4"))
     tasks = Path(f"/proc/{process.pid}/task")
-    names = {(task / "comm").read_text().strip() for task in tasks.iterdir()}
-    assert {"dflash-train", "loader", "target-0", "target-1", "drafter-0", "drafter-1"} <= names
+    expected = {"dflash-train", "loader", "target-0", "target-1", "drafter-0", "drafter-1"}
+
+    def are_named():
+        return expected <= {(task / "comm").read_text().strip() for task in tasks.iterdir()}
+
+    wait_for(are_named, process)
 
 
 def test_a_closed_standard_output_does_not_end_a_run(command, started):
