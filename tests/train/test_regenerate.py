@@ -166,6 +166,8 @@ def test_answers_of_whole_batches_are_kept_and_those_of_a_broken_one_given_again
     assert len(now) == len(rows)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # three processes load torch; minutes where many share two cores
 def test_two_processes_give_the_bytes_of_one(place, tmp_path):
     more = (*HOT, "--part-lines", "3")
     assert cli.main(words_of(place, tmp_path / "one", *more)) == 0
