@@ -92,6 +92,17 @@ def test_the_trainer_of_transformers_without_bars_moves_by_its_epochs() -> None:
     assert [fact.how for fact in of(facts.DoneSeen, seen)] == ["words"]
 
 
+def test_plans_and_evaluations_of_a_talkative_trainer_are_no_training_steps() -> None:
+    seen = read((LOGS / "hf-trainer-info.log").read_text())
+    bars = [s for s in of(facts.StepSeen, seen) if s.fmt == "bar"]
+    assert [s.step for s in bars if s.phase == "training"] == [2, 3, 4, 6, 8, 10, 12, 14, 16]
+    assert {s.total for s in bars if s.phase == "evaluating"} == {8}
+    assert {s.phase for s in bars if s.total == 8} == {"evaluating"}
+    first = next(i for i, fact in enumerate(seen) if isinstance(fact, facts.StepSeen))
+    plan = next(i for i, fact in enumerate(seen) if "Total optimization steps" in str(fact))
+    assert plan < first
+
+
 def test_an_empty_bar_is_no_step() -> None:
     assert steps("Processing Samples:   0%|          | 0/50 [00:00<?, ?it/s]") == []
 

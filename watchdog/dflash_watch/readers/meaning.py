@@ -34,6 +34,9 @@ class Meaning:
         self._counters, self._learner, self._repeats = Counters(), Learner(), Repeats()
         self._loading: str | None = None
         self._largest_bar = 0
+        self._evaluating = False
+        """An evaluation was announced and has not ended: bars without a name are its own."""
+        self._evaluation_bars: set[str] = set()
 
     def line(self, text: str, at: Where) -> list[facts.LogFact]:
         """Facts of a whole line."""
@@ -89,6 +92,7 @@ class Meaning:
         if words.is_loading_bar(bar.name):
             return self._loading_bar(bar, text, at)
         series = f"bar:{bar.name}/{bar.total}"
+        evaluates = self._is_evaluation(bar, series)
         moved = self._counters.move(series, bar.n)
         if moved is None or bar.n == 0:  # an empty bar is drawn before anything is done
             return []
@@ -102,7 +106,7 @@ class Meaning:
             fmt="bar",
             series=series,
             steps_per_s=bar.per_s,
-            phase=words.bar_phase(bar.name),
+            phase="evaluating" if evaluates else words.bar_phase(bar.name),
             restarted=moved.restarted,
             text=text,
             **at.fields(),
@@ -110,6 +114,13 @@ class Meaning:
         if not self._is_full(bar, step.phase):
             return [step]
         return [step, facts.DoneSeen(how="bar", text=text, **at.fields())]
+
+    def _is_evaluation(self, bar: bars.Bar, series: str) -> bool:
+        known = self._largest_bar > 0 and bar.total != self._largest_bar
+        own = self._evaluating and not bar.name and known
+        if own and len(self._evaluation_bars) < 64:
+            self._evaluation_bars.add(series)  # it is closed after the evaluation's last word
+        return own or series in self._evaluation_bars or words.is_evaluation_bar(bar.name)
 
     def _is_full(self, bar: bars.Bar, phase: str) -> bool:
         if bar.total is None or phase != "training" or "epoch" in bar.name.lower():
@@ -179,6 +190,8 @@ class Meaning:
             out.append(facts.DoneSeen(how=how, text=text, **at.fields()))
         phase = words.phase_of(text)
         if phase is not None:
+            if phase[0] in ("evaluating", "training"):
+                self._evaluating = phase == ("evaluating", "begin")
             out.append(facts.PhaseSeen(name=phase[0], edge=phase[1], text=text, **at.fields()))
         loading = self._loading_words(text, at)
         return [*out, loading] if loading is not None else out
