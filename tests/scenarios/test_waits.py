@@ -202,6 +202,8 @@ def disk(what: str, path: str, free_bytes: int, total_bytes: int = 64 << 30) -> 
         (disk("run-dir", "/runs/a", 100), "disk-full"),
         (disk("shm", "/dev/shm", 0, 64 << 20), "shm-full"),
         (disk("log", "/runs/a", 3 << 30), "healthy"),
+        (disk("log", "/runs/a", 192 << 10, 200 << 10), "healthy"),
+        (disk("log", "/runs/a", 0, 200 << 10), "disk-full"),
         (disk("tmp", "/tmp", 0), "healthy"),
         (disk("shm", "/dev/shm", 8 << 20, 64 << 20), "healthy"),
     ],

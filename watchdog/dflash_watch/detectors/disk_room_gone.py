@@ -24,6 +24,8 @@ class Params:
 
     least_bytes: int = 4 << 20
     """Less than this holds no checkpoint and hardly a log."""
+    least_ratio: float = 0.05
+    """Of its size: a small scratch disk may be smaller than that altogether."""
     own: frozenset[str] = frozenset({"run-dir", "log"})
     """Places the run surely writes to; of others only a hint is given."""
 
@@ -37,10 +39,11 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     told: set[tuple[int, int]] = set()
     for disk in sorted(host.disks, key=lambda one: one.what not in params.own):
         same = (disk.total_bytes, disk.free_bytes)
-        if disk.what == "shm" or same in told or not is_full(disk, params.least_bytes):
+        least_bytes = min(params.least_bytes, params.least_ratio * disk.total_bytes)
+        if disk.what == "shm" or same in told or not is_full(disk, least_bytes):
             continue
         told.add(same)
-        since_t = view.window.rooms.full_since_t(disk.path, params.least_bytes) or view.now_t
+        since_t = view.window.rooms.full_since_t(disk.path, least_bytes) or view.now_t
         text = f"{data_size(disk.free_bytes)} free of {data_size(disk.total_bytes)} at {disk.path}"
         if disk.free_inodes == 0:
             text = f"no inode is free at {disk.path}: no file can be made"
@@ -49,7 +52,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         yield symptom("host", severity, since_t, text, Source.HOST, starts=own)
 
 
-def is_full(disk: Disk, least_bytes: int) -> bool:
+def is_full(disk: Disk, least_bytes: float) -> bool:
     """Less is free than counts; a pseudo file system without any size is not full."""
     return disk.total_bytes > 0 and (disk.free_bytes < least_bytes or disk.free_inodes == 0)
 
