@@ -12,6 +12,9 @@ from dflash_watch.errors import UsageError
 from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.patterns import fixed_parts
 
+HEAD = 4
+"""Letters of a fixed text by which a line is looked through once for all signatures."""
+
 
 class Match(msgspec.Struct, frozen=True):
     """A signature and the line that matched."""
@@ -48,16 +51,34 @@ class Matcher:
         rules = [_rule(one) for one in signatures if one.where == where]
         self._single = [rule for rule in rules if not rule.signature.multiline]
         self._multi = [rule for rule in rules if rule.signature.multiline]
+        self._always: list[int] = []
+        """Places of rules that no fixed text announces."""
+        self._announced: dict[str, list[int]] = {}
+        """First letters of a fixed text -> places of the rules that it announces."""
+        for place, rule in enumerate(self._single):
+            if not rule.keys or min(map(len, rule.keys)) < HEAD:
+                self._always.append(place)
+                continue
+            for head in {key[:HEAD] for key in rule.keys}:
+                self._announced.setdefault(head, []).append(place)
 
     def in_line(self, line: str) -> list[Match]:
         """Signatures of a plain line; no more than one a failure."""
         low = line.lower()
         found: dict[str, Match] = {}
-        for rule in self._single:
+        for rule in self._announced_in(low):
             failure = rule.signature.failure
             if failure not in found and rule.may_match(low) and rule.pattern.search(line):
                 found[failure] = Match(rule.signature, line)
         return list(found.values())
+
+    def _announced_in(self, low: str) -> list[Rule]:
+        """Rules worth a look, in their order: of a hundred hardly one for an ordinary line."""
+        heads = {low[at : at + HEAD] for at in range(len(low) - HEAD + 1)}
+        places = set(self._always)
+        for head in self._announced.keys() & heads:
+            places.update(self._announced[head])
+        return [self._single[place] for place in sorted(places)]
 
     def in_text(self, text: str) -> list[Match]:
         """Signatures of a traceback or stack: each line, and the whole for `multiline`.
