@@ -72,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--run-dir", type=Path, metavar="DIR", help="where the run writes everything")
     add("--target", metavar="PATH_OR_ID", help="the frozen model: a folder or a hub id")
     add("--data", metavar="DIR|FILE", help="shards of prepare, or chats or text")
+    add("--init", metavar="DIR", help="go on from a published drafter, with its shapes")
     add("--target-devices", metavar="LIST", help="one replica each, e.g. cpu,cpu or cuda:0-4")
     add("--drafter-devices", metavar="LIST", help="one replica each, e.g. cuda:5-7")
     add(
@@ -172,7 +173,7 @@ def _resolved(
         raise UsageError("nothing to train", hint="give --target, --preset tiny or --config FILE")
     else:
         preset = given.preset or ("dflash" if given.target else "tiny")
-        config = resolve(preset, given.config, overrides)
+        config = resolve(preset, given.config, overrides, _shapes_of(given.init))
     if config.target.path is not None:
         from dflash_train.target_facts import settle  # noqa: PLC0415  (loads torch)
 
@@ -180,7 +181,20 @@ def _resolved(
     if config.data.path is not None:
         config = _with_data(config, given.run_dir, is_resume=is_resume, may_prepare=may_prepare)
     check_installed(config)
+    if config.drafter.init is not None and not is_resume:
+        from dflash_train.warm_start import check_warm_start  # noqa: PLC0415  (loads torch)
+
+        check_warm_start(config)
     return config
+
+
+def _shapes_of(init: str | None) -> dict[str, dict[str, object]]:
+    """What a published drafter decides of the settings."""
+    if init is None:
+        return {}
+    from dflash_train.warm_start import settings_of  # noqa: PLC0415  (loads torch)
+
+    return settings_of(Path(init))
 
 
 def requested_config(given: argparse.Namespace) -> Config:
@@ -266,7 +280,8 @@ def settings_of_options(given: argparse.Namespace) -> list[str]:
     """
     from dflash_train.device_names import expand  # noqa: PLC0415  (keeps --help fast)
 
-    pairs = (("target.path", given.target), ("data.path", given.data))
+    init = None if given.init is None else Path(given.init).absolute()
+    pairs = (("target.path", given.target), ("data.path", given.data), ("drafter.init", init))
     found = [f"{key}={value}" for key, value in pairs if value is not None]
     for section in ("target", "drafter"):
         text = getattr(given, f"{section}_devices")

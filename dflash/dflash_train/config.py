@@ -72,6 +72,8 @@ class DrafterConfig:
     mask_token_id: int = 3
     """Stands at the drafted positions; neither pad nor end of text. -1: the target's own mask
     token, one that published drafters use, or the first row of the embedding no token uses."""
+    init: str | None = None
+    """Folder of a published drafter to go on from, in either layout; None: new weights."""
     rope_theta: float = 1e7
     rms_norm_eps: float = 1e-6
     initializer_range: float = 0.02

@@ -40,15 +40,26 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, object]]] = {
 }
 
 
-def resolve(preset: str, file: Path | None, overrides: Iterable[str]) -> Config:
+def resolve(
+    preset: str,
+    file: Path | None,
+    overrides: Iterable[str],
+    base: Mapping[str, object] | None = None,
+) -> Config:
     """The run that was asked for.
+
+    Args:
+        preset: where it starts.
+        file: TOML over the preset; None without.
+        overrides: `section.key=value` over both.
+        base: sections over the preset and under the file.
 
     Raises:
         UsageError: unknown preset, key or value; unreadable file.
     """
     if preset not in PRESETS:
         raise UsageError(f"--preset {preset}: unknown{suggest(preset, PRESETS)}")
-    config = from_mapping({"preset": preset, **PRESETS[preset]})
+    config = merge(from_mapping({"preset": preset, **PRESETS[preset]}), base or {}, "base")
     given = {} if file is None else read_toml(file)
     overrides = list(overrides)
     config = parse_overrides(merge(config, given, str(file)), overrides)

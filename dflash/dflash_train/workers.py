@@ -28,6 +28,7 @@ from dflash_train.queue import OrderedQueue, QueueClosedError
 from dflash_train.replica import DrafterReplica, FeatureBatch
 from dflash_train.report import Reporter
 from dflash_train.targets import FeatureTarget, check_features
+from dflash_train.warm_start import start_from
 
 logger = logging.getLogger(__name__)
 
@@ -174,10 +175,11 @@ def _make_parcel(
 def build_replica(
     config: Config, materials: Materials, resumed: checkpoint.Checkpoint | None, device: str
 ) -> DrafterReplica:
-    """A replica with the first weights of the seed, or those of a checkpoint."""
-    replica = DrafterReplica(
-        new_drafter(config), materials.embedding_VD, materials.head_VD, config, device
-    )
+    """A replica with the first weights of the seed, a published drafter's, or a checkpoint's."""
+    drafter = new_drafter(config)
+    if resumed is None and config.drafter.init is not None:
+        start_from(drafter, config.drafter.init)
+    replica = DrafterReplica(drafter, materials.embedding_VD, materials.head_VD, config, device)
     if resumed is not None:
         replica.load(resumed.weights, resumed.optimizer)
     return replica
