@@ -38,6 +38,12 @@ def use_device(device: str) -> None:
         torch.cuda.set_device(device)
 
 
+def give_back_memory() -> None:
+    """Let others have what torch keeps of GPU memory and does not use."""
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
 def gpu_uuid(device: str) -> str | None:
     """`GPU-...` as the driver's tools print it; None for what is no GPU."""
     if not device.startswith("cuda"):

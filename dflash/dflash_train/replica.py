@@ -19,6 +19,7 @@ from dflash_train.flat import FlatParameters
 from dflash_train.loss import cross_entropy, pace_weights
 from dflash_train.metrics import FIELDS, block_sums
 from dflash_train.schedule import learning_rate
+from dflash_train.target_model import tables_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,9 @@ class DrafterReplica:
         self.drafter = drafter.to(device)
         self.drafter.recompute = config.optim.gradient_checkpointing
         self._config, self._device = config, torch.device(device)
+        embedding_VD, head_VD = tables_on(embedding_VD, head_VD, device)
         self.draft = Draft(
-            drafter=self.drafter,
-            embedding_VD=embedding_VD.to(device),
-            head_VD=head_VD.to(device),
-            config=config,
+            drafter=self.drafter, embedding_VD=embedding_VD, head_VD=head_VD, config=config
         )
         self.flat = FlatParameters(self.drafter)
         optim = config.optim

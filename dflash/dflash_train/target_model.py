@@ -111,6 +111,13 @@ def head_of(model: nn.Module) -> Tensor:
     return cast("Tensor", cast("Any", model).get_output_embeddings().weight.detach())
 
 
+def tables_on(embedding_VD: Tensor, head_VD: Tensor, device: str) -> tuple[Tensor, Tensor]:
+    """Both on `device`; one copy where they are one."""
+    table = embedding_VD.to(device)
+    is_one = head_VD.data_ptr() == embedding_VD.data_ptr() and head_VD.shape == embedding_VD.shape
+    return table, table if is_one else head_VD.to(device)
+
+
 def _dtype(config: TargetConfig) -> torch.dtype | str:
     """The checkpoint's own on GPUs; float32 where one replica is on the CPU."""
     if config.dtype != "auto":

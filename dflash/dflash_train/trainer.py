@@ -15,7 +15,7 @@ from transformers.utils import logging as transformers_logging
 from dflash_train import access, checkpoint, kernels
 from dflash_train.backends import backends_of
 from dflash_train.config import Config
-from dflash_train.devices import check_devices
+from dflash_train.devices import check_devices, give_back_memory
 from dflash_train.errors import DflashError
 from dflash_train.group import Group, PeerLostError
 from dflash_train.materials import Materials, make_materials, make_untaught
@@ -101,9 +101,9 @@ class Training:
             resumed = self._resumed() if resume else None
             self._is_resumed = resume
             materials = self._materials_of_all(main)
+        kernels.announce_tuning(self._writer)
         if materials is None or not self._looks_right(main, materials):
             return False
-        kernels.announce_tuning(self._writer)
         first_step = resumed.step if resumed else 0
         if self._place.is_first:
             backends = backends_of(self._config, self._run_dir, first_step)
@@ -195,12 +195,15 @@ class Training:
             with self._writer.phase("warm-up", budget_s=PREFLIGHT_BUDGET_S, detail="preflight"):
                 bench = make_bench(self._config, self._run_dir, materials)
                 checks = examine(bench, on_check)
+                measured = bench.measured
+                del bench  # its replicas, before the workers make theirs
+                give_back_memory()
         except _StopWhileLoadingError:
             if not self._is_resumed:
                 self._save_untouched(materials)
             return False
         self._writer.note("plan", [check.as_mapping() for check in checks])
-        for key, value in bench.measured.items():
+        for key, value in measured.items():
             self._writer.note(key, value)
         for check in checks:
             if check.name in SAID and check.state is State.OK:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from dflash_train.config import TargetConfig
-from dflash_train.target_model import decoder_of, embedding_of, head_of, layers_of, load_target
+from dflash_train.target_model import (
+    decoder_of,
+    embedding_of,
+    head_of,
+    layers_of,
+    load_target,
+    tables_on,
+)
 from dflash_train.targets import FeatureTarget
 from train import little_targets
 
@@ -80,6 +87,14 @@ def test_the_last_state_through_the_head_gives_the_models_own_logits(pair):
         logits = saved(input_ids=ids, use_cache=False).logits
         last = decoder_of(target)(input_ids=ids, use_cache=False).last_hidden_state
     assert torch.allclose(last @ head_of(target).T, logits, atol=1e-5)
+
+
+def test_tied_tables_are_moved_once():
+    tied, other = torch.ones(4, 2), torch.ones(4, 2)
+    one, same = tables_on(tied, tied.detach(), "meta")
+    assert one is same
+    first, second = tables_on(tied, other, "meta")
+    assert first is not second
 
 
 def test_two_replicas_on_one_device_share_their_weights(pair):

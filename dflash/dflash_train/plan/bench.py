@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dflash_train.config import Config
 from dflash_train.data import Batch
+from dflash_train.devices import use_device
 from dflash_train.materials import Materials, new_drafter
 from dflash_train.replica import DrafterReplica, FeatureBatch
 from dflash_train.target_facts import TargetFacts, read_facts
@@ -39,6 +40,7 @@ class Bench:
     def target(self) -> FeatureTarget:
         """The first replica of the target."""
         layers, device = self.config.target.layer_ids, self.config.target.devices[0]
+        use_device(device)
         return FeatureTarget(self.materials.decoder, layers, device)
 
     @cached_property

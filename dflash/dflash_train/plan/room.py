@@ -156,11 +156,11 @@ def _missing(bench: Bench, peaks: dict[str, int]) -> list[str]:
 
 def _needed(bench: Bench, device: str, peaks: dict[str, int]) -> int:
     """Bytes of all workers of a device, and of its share of the queue."""
-    config, materials = bench.config, bench.materials
+    config, materials, draft = bench.config, bench.materials, bench.replica.draft
     targets, drafters = (
         devices.count(device) for devices in (config.target.devices, config.drafter.devices)
     )
-    tables = _bytes(materials.embedding_VD) + _bytes(materials.head_VD)
+    tables = sum({t.data_ptr(): _bytes(t) for t in (draft.embedding_VD, draft.head_VD)}.values())
     weights = sum(_bytes(each) for each in materials.decoder.parameters())
     own = bench.replica.flat.weights.numel() * FLOAT * COPIES_OF_WEIGHTS
     if device == "cpu":  # the target is in memory already, its replicas share it
