@@ -80,7 +80,7 @@ def test_a_lost_gpu_keeps_its_row():
     lost = (good[0], GpuSample(index=1, state="lost", errors={"all": "GPU is lost"}))
     run.gpus = lambda t: lost
     run.go(10)
-    assert settled(run) == ("running", "gpu-view-lost")
+    assert settled(run) == ("running", "gpu-lost")
     assert run.last.subject == "gpu1"
     assert [row.state for row in run.last.board.gpus] == ["ok", "lost"]
 
