@@ -12,6 +12,8 @@ from dflash_watch.window.tracks import how_it_ended
 
 GONE_GRACE_S = 1.5
 """After the process went, for its last words to arrive."""
+FEW_STEPS = 3
+"""Steps that other ranks may print after one rank's last words."""
 STOPS_WITHIN_S = 10.0
 """A trainer that stops when a worker fails makes no step later than that."""
 
@@ -104,6 +106,9 @@ def _cause(view: View) -> str | None:
     for fact in reversed(view.window.logs.tracebacks):
         if fact.fatal and fact.subject in {"main", "unknown", "run"} and fact.t >= last_t:
             return f"its last words: {fact.exception}: {fact.message[:160]}"
+    for word in reversed(view.window.logs.signatures):
+        if word.grave and word.t >= last_t and view.window.logs.steps_since(word) < FEW_STEPS:
+            return f"its last words: {word.text[:160]}"
     return None
 
 

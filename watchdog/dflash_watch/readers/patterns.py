@@ -47,21 +47,23 @@ def _either(tokens: Iterator[re.Match[str]]) -> tuple[Keys, bool]:
 def _sequence(tokens: Iterator[re.Match[str]]) -> tuple[Keys, str | None]:
     """The best keys of what stands in a row, and what ended it: `or`, `close`, None."""
     parts: list[Keys] = []
-    run = ""
+    run, was_group = "", False
     for token in tokens:
         kind = token.lastgroup or ""
         if kind in ("plain", "escaped"):
             run += (token["escaped"] or token["plain"]).lower()
+            was_group = False
             continue
         parts.append((run[:-1] if kind == "many" else run,))
-        if kind == "many" and not run and len(parts) > 1:
+        if kind == "many" and was_group and not run:
             parts[-2] = ()  # the group before it may be absent
-        run = ""
+        run, was_group = "", False
         if kind in ("or", "close"):
             return _best(parts), kind
         if kind in ("open", "not"):
             keys = _either(tokens)[0]
             parts.append(keys if kind == "open" else ())
+            was_group = True
     return _best([*parts, (run,)]), None
 
 
