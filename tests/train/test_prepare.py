@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -257,6 +258,23 @@ def test_what_cannot_be_used_is_one_line_and_exit_64(place, tmp_path, capsys):
         code = cli.main(words_of(place, tmp_path / str(number), *more, data=data))
         last = capsys.readouterr().err.splitlines()[-1]
         assert (code, said in last) == (64, True), (data, more, last)
+
+
+def test_a_full_disk_is_one_line_and_the_same_command_goes_on_afterwards(
+    place, whole, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    largest = max(file.stat().st_size for file in whole.glob("*.arrow"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, usual[1]))
+    try:
+        code = cli.main(words_of(place, out))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert (code, "File too large; what is made is kept: make room" in last) == (1, True)
+    assert cli.main(words_of(place, out)) == 0
+    assert contents(out) == contents(whole)
 
 
 def test_another_preparation_is_never_written_over(place, whole, tmp_path, capsys):

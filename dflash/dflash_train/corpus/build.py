@@ -23,7 +23,7 @@ from dflash_train.corpus.encode import EncodeOptions, Encoder, tokenizer_hash
 from dflash_train.corpus.header import HEADER_NAME, SCHEMA
 from dflash_train.corpus.inputs import Input, chunks_of, survey
 from dflash_train.corpus.parts import Job, made
-from dflash_train.errors import UsageError
+from dflash_train.errors import DflashError, UsageError
 
 SHOWN_PROBLEMS = 5
 
@@ -64,18 +64,25 @@ def prepare(request: PrepareRequest, told: Told) -> dict[str, Any]:
     Raises:
         UsageError: the data, tokenizer, template or directory cannot be used; too many bad lines;
             no document left.
+        DflashError: nothing can be written.
     """
     inputs = [survey(path) for path in request.inputs]
     first = Encoder(request.options)
     ways = sorted({str(first.way(one.form, one.first)) for one in inputs})
     made_of = _made_of(request, inputs, first, ways)
     key = _key_of(made_of)
-    with _owned(request.out):
-        _begin(request.out, key, made_of)
-        notes = _all_parts(request, inputs, key, told)
-        header = _whole_header(request, key, made_of, notes)
-        shards.write_whole(request.out / "problems.jsonl", _problems(notes))
-        shards.finish(request.out, header, [entry["file"] for entry in header["parts"]])
+    try:
+        with _owned(request.out):
+            _begin(request.out, key, made_of)
+            notes = _all_parts(request, inputs, key, told)
+            header = _whole_header(request, key, made_of, notes)
+            shards.write_whole(request.out / "problems.jsonl", _problems(notes))
+            shards.finish(request.out, header, [entry["file"] for entry in header["parts"]])
+    except OSError as error:
+        raise DflashError(
+            f"--out {request.out}: {error.strerror or error}",
+            hint="what is made is kept: make room, and the same command goes on from here",
+        ) from error
     return header
 
 
