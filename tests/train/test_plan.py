@@ -164,6 +164,15 @@ def test_a_disk_without_room_for_the_checkpoints_is_noticed(bench):
     assert "checkpoint.keep=N" in check.advice
 
 
+def test_checkpoints_that_will_be_replaced_are_not_asked_for_again(bench, tmp_path):
+    for step in (10, 20):
+        (tmp_path / f"checkpoints/step-{step:08d}").mkdir(parents=True)
+    fresh = data_checks.disk(other(bench, "checkpoint.keep=2"))
+    resumed = data_checks.disk(other(bench, "checkpoint.keep=2", run_dir=tmp_path))
+    assert "3 more checkpoints" in fresh.expected
+    assert "1 more checkpoints" in resumed.expected
+
+
 class OneBatch:
     """A source of one batch."""
 

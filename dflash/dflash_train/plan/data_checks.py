@@ -33,14 +33,15 @@ def disk(bench: Bench) -> Check:
     """Room for the checkpoints that are kept, and for one being written beside them."""
     num_weights = bench.replica.flat.weights.numel()
     each = num_weights * BYTES_PER_WEIGHT
-    keep = bench.config.checkpoint.keep + 1
+    there = len(list(bench.run_dir.glob("checkpoints/step-*")))  # those a resumed run replaces
+    keep = max(1, bench.config.checkpoint.keep + 1 - there)
     place = _existing(bench.run_dir)
     free = shutil.disk_usage(place).free
     return judged(
         "disk",
         ok=free >= keep * each + SLACK_BYTES,
         observed=f"{_gb(free)} free in {place}; {_gb(each)} a checkpoint ({num_weights:,} weights)",
-        expected=f"{_gb(keep * each + SLACK_BYTES)}: {keep} checkpoints and the log",
+        expected=f"{_gb(keep * each + SLACK_BYTES)}: {keep} more checkpoints and the log",
         advice="another --run-dir, or fewer kept: checkpoint.keep=N",
     )
 
