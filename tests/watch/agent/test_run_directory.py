@@ -57,6 +57,18 @@ def test_manifest_events_beats_and_log_arrive_together(agent, emitting):
     assert "step=" in log["text"]
 
 
+def test_what_of_the_tickers_lateness_is_the_machines_comes_with_the_beats(agent, emitting):
+    _, run_dir = emitting()
+    run = agent({"run_dir": str(run_dir)})
+
+    def waited_s(frame: dict) -> float | None:
+        return ((frame.get("beats") or {}).get("ticker") or {}).get("run_delay_s")
+
+    first = run.frame(lambda frame: waited_s(frame) is not None)
+    later = run.frame(lambda frame: frame["seq"] > first["seq"] and waited_s(frame) is not None)
+    assert 0.0 <= waited_s(first) <= waited_s(later)
+
+
 def test_no_event_is_lost_or_doubled(agent, emitting):
     _process, run_dir = emitting()
     run = agent({"run_dir": str(run_dir)})
