@@ -36,6 +36,7 @@ class Pipe:
         os.close(self.writing)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1))
 def test_requests_survive_any_cut(sizes):
     whole = b""
@@ -54,7 +55,7 @@ def test_requests_survive_any_cut(sizes):
     assert got == REQUESTS
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=1, max_size=200))
 def test_garbage_is_refused_or_waits_and_never_breaks(data):
     pipe, got, refusal = Pipe(), [], "request"
