@@ -92,7 +92,7 @@ class DataConfig:
     thinking: bool | None = None
     """`enable_thinking` of the chat template, when a file is prepared first; none: its own."""
     held_out: int = 64
-    """Prepared documents that are never trained on; at most a tenth of them."""
+    """Conversations of prepared data that are never trained on; at most a tenth of them."""
     num_documents: int = 768
     vocab_size: int = 128
     num_rules: int = 4

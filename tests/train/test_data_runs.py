@@ -9,6 +9,7 @@ import pytest
 from dflash_train import cli
 from dflash_train.corpus.documents import read_documents
 from dflash_train.corpus.settle import settle_data
+from dflash_train.corpus.shards import document, open_corpus
 from dflash_train.data import BatchSource
 from dflash_train.errors import UsageError
 from dflash_train.settings import parse_overrides, resolve
@@ -99,14 +100,27 @@ def test_batches_hold_whole_documents_with_their_masks_one_a_row(place):
         batch = source.batch(index)
         for row, length in enumerate(batch.attention_BT.sum(1).tolist()):
             assert batch.attention_BT[row, :length].all()
-            document = by_tokens[tuple(batch.input_ids_BT[row, :length].tolist())]
+            found = by_tokens[tuple(batch.input_ids_BT[row, :length].tolist())]
             anchors = batch.anchors_BA[row][batch.valid_BA[row]].tolist()
             assert anchors
-            assert all(document.mask()[a] and document.mask()[a + 1] for a in anchors)
+            assert all(found.mask()[a] and found.mask()[a + 1] for a in anchors)
             seen += 1
     assert len(documents) - config.data.rows * config.batches_per_step < seen <= len(documents)
     assert held_out
     assert not {document.tokens for document in held_out} & set(by_tokens)
+
+
+def test_no_turn_of_a_conversation_is_trained_on_while_another_is_held_out(place):
+    kept, held_out = read_documents(settled(place))
+    corpus = open_corpus(place / "data")
+    line_of = {
+        tuple(document(corpus, n)[0].tolist()): corpus.table[n]["line"]
+        for n in range(len(corpus.lengths))
+    }
+    lines = [{int(line_of[one.tokens]) for one in some} for some in (kept, held_out)]
+    assert len(held_out) > len(lines[1])
+    assert not lines[0] & lines[1]
+    assert len(lines[1]) == (len(lines[0]) + len(lines[1])) // 10
 
 
 def test_held_out_documents_depend_on_the_seed_alone(place):
@@ -146,6 +160,8 @@ def test_data_that_do_not_fit_the_run_are_one_line_and_exit_64(place, tmp_path, 
     assert "2 is an end of text of the tokenizer" in said
     said = refuse(place, tmp_path, capsys, "data.rows=200")
     assert "data.num_documents: got" in said
+    said = refuse(place, tmp_path, capsys, "data.rows=48", "target.pretrain_steps=0")
+    assert "documents to train on, expected 96, enough for one step; fewer data.rows" in said
     said = refuse(place, tmp_path, capsys, "drafter.block_size=300", "drafter.sliding_window=300")
     assert "are shorter than a block of 300" in said
     said = refuse(place, tmp_path, capsys, data="chats.jsonl")

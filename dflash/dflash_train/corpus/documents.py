@@ -63,10 +63,10 @@ def read_documents(
     """Documents to train on, and those held out.
 
     `on_bytes` is called after each few megabytes that were verified; it may raise to stop.
-    Which are held out depends on the seed and on how many there are.
+    Whole conversations are held out; which ones depends on the seed and on how many there are.
 
     Raises:
-        UsageError: shards are damaged, or none holds a block.
+        UsageError: shards are damaged, none holds a block, or they are too few for a step.
     """
     folder = Path(str(config.data.path))
     corpus = open_corpus(folder, on_bytes)
@@ -81,13 +81,29 @@ def read_documents(
     if len(whole) < len(corpus.lengths):
         lost = len(corpus.lengths) - len(whole)
         logger.warning("data: %d documents left out: shorter than a block of %d", lost, size)
-    count = min(config.data.held_out, len(whole) // 10)
-    stream = streams.generator(config.seed, "held-out")
-    apart = set(torch.randperm(len(whole), generator=stream)[:count].tolist())
-    kept = [number for place, number in enumerate(whole) if place not in apart]
-    held_out = [number for place, number in enumerate(whole) if place in apart]
+    kept, held_out = _split(config, whole, corpus.talks)
+    window = config.data.rows * config.batches_per_step
+    if len(kept) < window:
+        raise UsageError(
+            f"--data {folder}: {len(kept)} documents to train on, expected {window}, enough for one"
+            " step",
+            hint="fewer data.rows, or data.held_out=0",
+        )
     logger.info(
         "data: %s, %d documents of %d to %d tokens, %d more held out",
         *(folder, len(kept), min(corpus.lengths), max(corpus.lengths), len(held_out)),
     )
     return ShardDocuments(corpus, kept), ShardDocuments(corpus, held_out)
+
+
+def _split(
+    config: Config, numbers: Sequence[int], talks: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Documents to train on, and those of the conversations that are held out."""
+    known = sorted({talks[number] for number in numbers})
+    count = min(config.data.held_out, len(known) // 10)
+    stream = streams.generator(config.seed, "held-out")
+    picks = torch.randperm(len(known), generator=stream)[:count].tolist()
+    apart = {known[pick] for pick in picks}
+    kept = [number for number in numbers if talks[number] not in apart]
+    return kept, [number for number in numbers if talks[number] in apart]

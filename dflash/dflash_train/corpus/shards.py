@@ -46,6 +46,8 @@ class Corpus:
     table: Dataset
     lengths: Sequence[int]
     """Tokens of each document."""
+    talks: Sequence[int]
+    """Of each document the conversation it comes from: those of one stand side by side."""
 
 
 def part_name(number: int) -> str:
@@ -121,9 +123,16 @@ def open_corpus(folder: Path, on_bytes: Callable[[int], None] = lambda _: None) 
     try:
         table = load_from_disk(str(folder)).with_format("numpy")
         lengths = table.data.column("seq_len").to_numpy()
+        lines = table.data.column("line").to_numpy()
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise UsageError(f"--data {folder}: cannot be read: {error}", hint="prepare anew") from None
-    return Corpus(path=folder, header=header, table=table, lengths=lengths.tolist())
+    return Corpus(
+        path=folder,
+        header=header,
+        table=table,
+        lengths=lengths.tolist(),
+        talks=np.cumsum(np.diff(lines, prepend=lines[:1]) != 0).tolist(),
+    )
 
 
 def _check_part(
