@@ -154,3 +154,24 @@ def test_the_same_on_somebody_elses_card_is_not_this_runs(changes):
     run.gpus = cards(on(2, **changes))
     run.go(10)
     assert run.last.failure == "healthy"
+
+
+@pytest.mark.parametrize("used", [lambda t: 60 + 4 * (t % 3), lambda t: 20 + 0.2 * (t % 1000)])
+def test_memory_of_somebody_elses_card_says_nothing_of_this_run(used):
+    run = begun()
+    begin = run.t
+
+    def at(t: float) -> tuple[GpuSample, ...]:
+        held = int(used(int(t - begin)) * 2**30)
+        return cards(on(3, memory_used_bytes=held, memory_total_bytes=141 * 2**30))(t)
+
+    run.gpus = at
+    run.go(120)
+    assert {one.failure for one in run.snapshots[-120:]} == {"healthy"}
+
+
+def test_clocks_of_somebody_elses_card_say_nothing_of_this_run():
+    run = begun()
+    run.gpus = cards(on(3, sm_clock_mhz=600, clock_reasons=0x20))
+    run.go(60)
+    assert run.last.failure == "healthy"

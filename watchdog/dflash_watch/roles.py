@@ -6,6 +6,7 @@ import re
 
 from dflash_watch.model import RunOptions
 from dflash_watch.window import Window
+from dflash_watch.window.gpus import GpuTrack
 
 
 def gpu_roles(window: Window, options: RunOptions) -> dict[int, str]:
@@ -26,3 +27,16 @@ def gpu_roles(window: Window, options: RunOptions) -> dict[int, str]:
         if index is not None:
             roles[index] = str(role)
     return dict(sorted(roles.items()))
+
+
+def cards_of_run(window: Window, options: RunOptions) -> dict[int, GpuTrack]:
+    """The GPUs that the run uses: by their roles, else by its processes; all while nobody can tell.
+
+    On a shared machine the others are somebody else's: what they do says nothing of this run.
+    """
+    roles, pids = gpu_roles(window, options), window.tracks.pids()
+    return {
+        index: track
+        for index, track in window.gpus.tracks.items()
+        if (index in roles if roles else window.gpus.is_used(index, pids))
+    }

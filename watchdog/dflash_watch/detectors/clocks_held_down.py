@@ -17,6 +17,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, frames
 from dflash_watch.frame import GpuSample
 from dflash_watch.model import Severity, Source
+from dflash_watch.roles import cards_of_run
 from dflash_watch.units import percent
 from dflash_watch.window.gpuload import Look
 
@@ -46,7 +47,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     """Each card by its reasons, then against the others."""
     since_t = view.now_t - params.over_s
     at_work: dict[int, list[Look]] = {}
-    for index, track in view.window.gpus.tracks.items():
+    for index, track in cards_of_run(view.window, view.options).items():
         looks = [one for one in track.recent(since_t) if (one.util or 0.0) >= params.in_use]
         if track.sample.state == "ok" and len(looks) >= params.looks:
             at_work[index] = looks

@@ -18,6 +18,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, frames, log
 from dflash_watch.frame import GpuSample
 from dflash_watch.model import Severity, Source
+from dflash_watch.roles import cards_of_run
 from dflash_watch.units import data_size
 from dflash_watch.window.told import Event
 
@@ -48,7 +49,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         return
     since_t = max(first_t, view.progress.quiet_end_t or 0.0) + params.settle_s
     along = _along_with_tokens(list(view.window.told.reported), params)
-    for index, track in view.window.gpus.tracks.items():
+    for index, track in cards_of_run(view.window, view.options).items():
         looks = [one for one in track.recent(since_t) if one.memory is not None]
         if track.sample.state != "ok" or len(looks) < params.looks:
             continue

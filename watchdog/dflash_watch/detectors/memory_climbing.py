@@ -16,6 +16,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, frames, log, process
 from dflash_watch.frame import HostSample
 from dflash_watch.model import Severity, Source
+from dflash_watch.roles import cards_of_run
 from dflash_watch.units import data_size, duration
 from dflash_watch.window.memory import Climb, Level
 
@@ -48,8 +49,11 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     climb = _climb(memory.host, since_t, params, _room(view))
     if climb is not None:
         yield _symptom("run", "host memory", climb, _room(view))
-    for index, level in memory.gpus.items():
-        card = view.window.gpus.tracks[index].sample
+    pids = view.window.tracks.pids()
+    for index, track in cards_of_run(view.window, view.options).items():
+        level, card = memory.gpus.get(index), track.sample
+        if level is None or (track.pids or frozenset()) - pids:
+            continue  # of a shared card nobody knows whose memory climbs
         room = None
         if card.memory_total_bytes is not None and card.memory_used_bytes is not None:
             room = card.memory_total_bytes - card.memory_used_bytes
