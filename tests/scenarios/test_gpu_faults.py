@@ -175,3 +175,12 @@ def test_clocks_of_somebody_elses_card_say_nothing_of_this_run():
     run.gpus = cards(on(3, sm_clock_mhz=600, clock_reasons=0x20))
     run.go(60)
     assert run.last.failure == "healthy"
+
+
+def test_work_on_somebody_elses_card_does_not_hide_a_stall():
+    run = begun()
+    run.freeze()
+    still = {"utilization_ratio": 0.0, "sm_ratio": 0.0}
+    run.gpus = cards(lambda index: still if index < 2 else {})
+    run.go(60)
+    assert run.last.verdict == "stalled"

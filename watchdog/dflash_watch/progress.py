@@ -283,7 +283,7 @@ class Progress:
         since = window.frame.boot_s - WORK_WINDOW_S
         cores = window.tracks.cpu_ratio(since, window.ticks_per_s)
         io = window.tracks.io_per_s(since)
-        sm = window.gpus.activity(window.frame.t - WORK_WINDOW_S)
+        sm = window.gpus.activity(window.frame.t - WORK_WINDOW_S, window.tracks.pids())
         known = [value for value in (cores, io, sm) if value is not None]
         moves = None
         if known:

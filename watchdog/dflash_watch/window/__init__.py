@@ -138,7 +138,7 @@ class Window:
         self.gpus.take(frame.gpus, frame.t)
         self.memory.take(frame)
         cores = self.tracks.cpu_ratio(frame.boot_s - CORES_OVER_S, self.ticks_per_s)
-        self.past.take(frame, cores, self.fresh_events)
+        self.past.take(frame, cores, self.fresh_events, self.gpus.used(self.tracks.pids()))
         self.numerics.take_events(self.fresh_events)
         self.numerics.take_facts(self.logs.fresh)
         self.kills.take(frame.t, frame.host, is_gone=self.is_gone())

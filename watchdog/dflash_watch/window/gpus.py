@@ -155,27 +155,34 @@ class Gpus:
                 return index
         return None
 
+    def used(self, pids: Collection[int]) -> dict[int, GpuTrack]:
+        """Cards on which the driver lists one of these processes; all when it lists none."""
+        known = frozenset(pids)
+        own = {one: card for one, card in self.tracks.items() if card.pids and card.pids & known}
+        return own or self.tracks
+
     def is_used(self, index: int, pids: Collection[int]) -> bool:
         """Does the run use that card? Yes too when nobody can tell whose any card is."""
-        users = [
-            one for one, track in self.tracks.items() if (track.pids or frozenset()) & set(pids)
-        ]
-        return index in users or not users
+        return index in self.used(pids)
 
     @property
     def tells_users(self) -> bool:
         """Has the driver said for each card which processes use it?"""
         return bool(self.tracks) and all(one.pids is not None for one in self.tracks.values())
 
-    def activity(self, since_t: float) -> float | None:
+    def activity(self, since_t: float, pids: Collection[int] = ()) -> float | None:
         """Largest share of SM time in use; None where the driver does not say.
 
         Utilisation does not count: a waiting collective and a spin kernel read 100 %. Nor do
-        the SMs of a card that spins.
+        the SMs of a card that spins, nor cards that only others use.
+
+        Args:
+            since_t: newest looks that count.
+            pids: processes of the run.
         """
         seen = [
             0.0 if one.spins else look.sm
-            for one in self.tracks.values()
+            for one in self.used(pids).values()
             for look in one.recent(since_t)
         ]
         known = [ratio for ratio in seen if ratio is not None]

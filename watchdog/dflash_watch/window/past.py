@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,15 +84,26 @@ class Past:
         self._changes: dict[int, tuple[float, Change | None]] = {}
         self._before: tuple[int, int] | None = None
 
-    def take(self, frame: Frame, cores: float | None, events: Iterable[Mapping[str, Any]]) -> None:
+    def take(
+        self,
+        frame: Frame,
+        cores: float | None,
+        events: Iterable[Mapping[str, Any]],
+        used: Collection[int] | None = None,
+    ) -> None:
         """Take one frame.
 
         Args:
             frame: of this moment.
             cores: that the run uses.
             events: new ones of the run itself.
+            used: cards of the run; None: all.
         """
-        cards = [card for card in frame.gpus or () if card.state == "ok"]
+        cards = [
+            card
+            for card in frame.gpus or ()
+            if card.state == "ok" and (used is None or card.index in used)
+        ]
         for name, key in GPU_FIGURES:
             known = [value for card in cards if (value := getattr(card, key)) is not None]
             if known:
