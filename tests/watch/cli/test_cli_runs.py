@@ -241,7 +241,7 @@ def test_a_terminal_that_stops_reading_stops_neither_watching_nor_recording(benc
 
 
 def test_until_end_ends_with_the_run_and_says_how_it_ended(bench: Bench):
-    run = bench.run("plain_loop.py", "--steps", "60", "--step-s", "0.05")
+    run = bench.run("plain_loop.py", "--steps", "200", "--step-s", "0.05")
     shown = bench.watch("--json", "--until-end", "--pid", str(run.pid))
     assert objects(shown.stdout)[-1]["verdict"] == "finished"
     assert shown.returncode == 0
