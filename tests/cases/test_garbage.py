@@ -32,7 +32,7 @@ GARBAGE = {
     "braces": b"{" * 200_000,
     "half a traceback": b"Traceback (most recent call last):\n" * 20_000,
     "threads without frames": b'Thread 1 (idle): "MainThread"\n' * 20_000,
-    "wrong order": b"TypeError: x\n  File \"a\", line 1, in b\nTraceback (most recent call last):\n",
+    "wrong order": b'TypeError: x\n  File "a", line 1, in b\nTraceback (most recent call last):\n',
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A living run that says what is wrong and ends: the words name it, and ordinary words name nothing."""
+"""A living run that says what is wrong and ends: its words name it, ordinary ones nothing."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import pytest
 from scenarios.timeline import Timeline
 
 WORDS = {
-    "autotuner-race": 'Traceback (most recent call last):\n  File "triton/runtime/autotuner.py", line 1, in run\n'
-    "    full_nargs = {**self.nargs, **kwargs}\nTypeError: 'NoneType' object is not a mapping\n",
-    "fx-trace-race": 'Traceback (most recent call last):\n  File "torch/_dynamo/eval_frame.py", line 1, in _fn\n'
-    "RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function.\n",
-    "triton-cache-race": "ImportError: /h/.triton/cache/K/l.so: cannot stat shared object: Stale file handle\n",
-    "kernel-out-of-resources": "OutOfResources: out of resource: shared memory, Required: 147456, limit: 101376.\n",
-    "collective-timeout": "[rank1]:[E] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)\n",
+    "autotuner-race": """\
+Traceback (most recent call last):
+  File "triton/runtime/autotuner.py", line 1, in run
+    full_nargs = {**self.nargs, **kwargs}
+TypeError: 'NoneType' object is not a mapping
+""",
+    "fx-trace-race": """\
+Traceback (most recent call last):
+  File "torch/_dynamo/eval_frame.py", line 1, in _fn
+RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function.
+""",
+    "triton-cache-race": "ImportError: /h/.triton/cache/K/l.so: Stale file handle\n",
+    "kernel-out-of-resources": "OutOfResources: out of resource: shared memory, Required: 147456\n",
+    "collective-timeout": "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(9)\n",
     "network-fault": "NET/IB : Got completion from peer 10.0.0.2<39138> with error 12, opcode 0\n",
     "cuda-oom": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 270.00 MiB.\n",
     "gpu-lost": "NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.\n",
     "gpu-ecc": "RuntimeError: CUDA error: uncorrectable ECC error encountered\n",
-    "nvlink-fault": "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution\n",
+    "nvlink-fault": "RuntimeError: CUDA error: uncorrectable NVLink error detected\n",
     "kernel-fault": "RuntimeError: CUDA error: device-side assert triggered\n",
-    "loss-scale-collapse": "Exception: Current loss scale already at minimum - cannot decrease scale anymore.\n",
+    "loss-scale-collapse": "Exception: Current loss scale already at minimum - cannot decrease\n",
     "disk-full": "OSError: [Errno 28] No space left on device: '/runs/a/checkpoints/9.pt'\n",
     "fd-exhausted": "OSError: [Errno 24] Too many open files: '/data/7.tar'\n",
-}  # fmt: skip
+}
 ORDINARY = (
     "OutOfResources: out of resource: shared memory, Required: 262144. Ignoring this choice.\n"
     "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768\n"

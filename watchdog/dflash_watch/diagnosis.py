@@ -194,8 +194,12 @@ def _sentence(match: Match, verdict: Verdict, why: str) -> str:
     detail = why if why.startswith(detail) else detail
     if not match.playbook.summary:
         return f"{match.playbook.title}: {detail}"
+    subject = _subject(match)
     return match.playbook.summary.format(
-        subject=_subject(match), detail=detail, since=why, others=_others(match, verdict)
+        subject="the run" if subject == "run" else subject,
+        detail=detail,
+        since=why,
+        others=_others(match, verdict),
     )
 
 

@@ -108,8 +108,8 @@ class _Conclusion:
         likeliest = self._plausible[0]
         if likeliest in {Verdict.RUNNING, Verdict.FINISHED}:
             return likeliest, "healthy"
-        if not self._outlook.has_any and self._given.observed == type(self._given.observed)():
-            return Verdict.BLIND, "unknown"
+        if not self._outlook.has_any and likeliest not in {Verdict.QUIET, Verdict.INITIALISING}:
+            return Verdict.BLIND, "unknown"  # silence alone says nothing
         return likeliest, None
 
     def _of(self, book: Playbook) -> Verdict:
@@ -180,6 +180,12 @@ class _Conclusion:
         )
 
     def _views(self) -> dict[str, str]:
-        views = dict(self._live.views)
-        views.pop("link", None)
-        return views
+        given = {
+            "log": self._given.log, "stacks": self._given.all_stacks or self._given.stacks,
+            "gpu": self._given.gpus, "process": self._given.all_processes or None,
+        }  # fmt: skip
+        seen = self._live.views
+        return {
+            name: "none: not given" if part is None else seen.get(name, "ok")
+            for name, part in given.items()
+        }

@@ -138,7 +138,7 @@ class Outlook:
             return V.INITIALISING, V.STALLED, V.BLIND, V.QUIET
         if (self._observed.silent_s or YOUNG_S) < YOUNG_S:
             return V.QUIET, V.STALLED, V.INITIALISING, V.BLIND
-        return V.STALLED, V.QUIET, V.BLIND, V.INITIALISING
+        return V.STALLED, V.BLIND, V.QUIET, V.INITIALISING
 
     def _starts(self) -> bool:
         """Is there positive evidence of work before the first step?"""

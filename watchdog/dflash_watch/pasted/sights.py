@@ -14,14 +14,19 @@ from dflash_watch.frame import Frame
 from dflash_watch.model import Evidence as Told
 from dflash_watch.model import EvidenceKind, Severity, Source, Symptom
 from dflash_watch.pasted.evidence import Evidence, PastedProcess
+from dflash_watch.pasted.figures import held_down, spinning, waits_for_data
 from dflash_watch.pasted.outlook import Outlook
 from dflash_watch.readers.gpumodel import GpuText
+from dflash_watch.units import count, percent
 
 _MONITOR = re.compile(
     r"(?i)\b(?:\w*exporter|dcgm\w*|nv-hostengine|nvidia-smi|nvtop|nvitop|gpustat|telegraf|collectd"
     r"|prometheus|netdata|zabbix\w*|node[-_]problem\w*|py-spy|dflash-watch)\b"
 )
+_PIPE = re.compile(r"^(?:\S*/)?(?:tee|less|more|grep|awk|sed|ts|cat|rotatelogs|multilog)\b")
 _DRIVER = re.compile(r"(?i)nvidia|uvm|nv_|rm_|amdgpu|kfd|drm")
+LOW_SHARE, RATE_OVER_S = 0.85, 60.0
+"""Below this share of what was promised a run is slow, as for a live one."""
 DEAD = frozenset("ZX")
 LEFT_BYTES = 2**30
 """Memory on a card beyond what an idle driver keeps."""
@@ -56,6 +61,9 @@ def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterato
     left = any(one.name == "gpu-memory-unowned" for one in outlook.symptoms)
     if ended and not left and (not outlook.is_done or outlook.ends_in_error()):
         yield _symptom("main-process-gone", "run", t, "the process is not there any more")
+    yield from _below_promise(evidence, engine)
+    yield from _by_figures(evidence, engine, outlook)
+    yield from _unseen_output(evidence, engine, outlook)
     unbound = [one for one in engine.window.logs.signatures if one.failure == "kernels-missing"]
     if unbound:
         yield _symptom("kernels-unbound", "run", t, unbound[0].text.strip()[:200], Source.LOG)
@@ -66,6 +74,37 @@ def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterato
     if outlook.steps_advance and shown and not outlook.steps_seen:
         text = "steps go on, and no line of the log counts them"
         yield _symptom("log-without-steps", "run", t, text, Source.LOG)
+
+
+def _by_figures(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterator[Symptom]:
+    gpus = evidence.gpus.gpus if evidence.gpus is not None else ()
+    log, t = engine.window.logs.main(), engine.window.now_t
+    if outlook.steps_advance:
+        yield from held_down(gpus, t)
+        yield from waits_for_data(list(log.lines) if log is not None else [], t)
+    elif evidence.observed.silent_s is not None:
+        yield from spinning(gpus, t)
+
+
+def _unseen_output(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterator[Symptom]:
+    """Silence that says nothing: not one line ever came, or the output goes through a pipe."""
+    if outlook.alive is not True or evidence.observed.silent_s is None or evidence.all_stacks:
+        return
+    t = engine.window.now_t
+    blank = evidence.log is not None and not evidence.log.strip()
+    piped = any(_PIPE.match(one.cmd or "") for one in evidence.all_processes)
+    if blank or (piped and not engine.window.logs.signatures):
+        text = "not one line has come" if blank else "the output goes through a pipe"
+        yield _symptom("log-buffered", "run", t, f"{text}: it may wait in a buffer", Source.LOG)
+
+
+def _below_promise(evidence: Evidence, engine: Engine) -> Iterator[Symptom]:
+    """Tokens a second of the log against what the person expects."""
+    promised = evidence.context.expected_tokens_per_s if evidence.context is not None else None
+    now = engine.window.told.throughput.mean(engine.window.now_t - RATE_OVER_S)
+    if promised and now is not None and now < LOW_SHARE * promised:
+        text = f"{count(now)} tok/s, {percent(now / promised)} of {count(promised)} expected"
+        yield _symptom("throughput-low", "run", engine.window.now_t, text, Source.LOG)
 
 
 def _is_child(one: PastedProcess, listed: Sequence[PastedProcess]) -> bool:
@@ -87,8 +126,11 @@ def _state(one: PastedProcess, t: float) -> Iterator[Symptom]:
         yield _symptom(
             "main-process-zombie", "run", t, f"state {state}: dead, only its entry is left"
         )
+        return
+    where = " ".join([one.wchan or "", *one.kernel_stack])
+    if state == "R" and _DRIVER.search(where):
+        yield _symptom("driver-call-held", "run", t, f"{_words(one)}: held inside the driver")
     elif state == "D":
-        where = " ".join([one.wchan or "", *one.kernel_stack])
         yield _symptom("process-in-disk-wait", "run", t, f"{_words(one)}: held inside the kernel")
         name = "driver-call-held" if _DRIVER.search(where) else "storage-wait"
         yield _symptom(name, "run", t, f"{_words(one)}: held inside the kernel")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from dflash_watch.frame import StackSample
 from dflash_watch.model import EvidenceKind, Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
@@ -70,6 +72,8 @@ def render_reading(snapshot: Snapshot, playbook: Playbook | None, options: RunOp
     if snapshot.explains:
         rows.append(f"- explained by it: {', '.join(snapshot.explains)}")
     known = known_values(snapshot, options)
+    broken = {name: state for name, state in snapshot.views.items() if state[:4] != "none"}
+    snapshot = msgspec.structs.replace(snapshot, views=broken)
     return "\n".join([*rows, "", *_evidence(snapshot), *_to_do(snapshot, playbook, known)])
 
 
