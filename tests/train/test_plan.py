@@ -338,6 +338,23 @@ def test_what_will_not_fit_is_not_tried(bench, monkeypatch):
     assert (check.state, tried) == (State.FAILED, [1])
 
 
+def test_devices_share_the_work_of_a_step_and_the_busiest_counts(bench):
+    many = other(bench, "target.devices=cuda:0,cuda:1", "drafter.devices=cuda:2,cuda:2,cuda:3")
+    busy = room._busy(many, 0.3, 0.1)
+    assert {name: round(seconds, 3) for name, seconds in busy.items()} == {
+        "cuda:0": 0.45,
+        "cuda:1": 0.45,
+        "cuda:2": 0.2,
+        "cuda:3": 0.1,
+    }
+
+
+def test_a_pace_below_what_is_expected_is_a_warning(bench):
+    check = room.duration(other(bench, "report.expected_tokens_per_s=1e12"))
+    assert check.state is State.WARNING
+    assert "1,000,000,000,000 tokens/s" in check.expected
+
+
 def test_a_part_of_a_batch_is_a_batch(bench):
     batch, size = bench.sample, bench.config.drafter.block_size
     part = some_anchors(first_rows(batch, 1), 3)
