@@ -16,9 +16,9 @@ from dflash_train.draft import Draft
 from dflash_train.errors import UsageError
 from dflash_train.targets import FeatureTarget
 
-GAP_RATIO, GAP_FROM = 0.7, 1.5
-"""A gap worth a warning: acceptance below this share of the estimate, and an estimate above that.
-Below 1.5 tokens a step both are noise of a young drafter."""
+GAP_RATIO, LEAST_GAIN = 0.7, 0.5
+"""A gap worth a warning, as the watchdog's `acceptance-gap` counts it: below this share of the
+tokens that the estimate gains a step, and a gain of at least that; less is noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +47,15 @@ class Evaluation:
     def has_gap(self) -> bool:
         """True acceptance is far below the estimate."""
         length, estimate = self.acceptance.length, self.estimate
-        if length is None or estimate is None or estimate < GAP_FROM:
+        if length is None or estimate is None or estimate - 1 < LEAST_GAIN:
             return False
-        return length < GAP_RATIO * estimate
+        return length - 1 < GAP_RATIO * (estimate - 1)
 
     @property
     def cause(self) -> str:
         """What a gap points to, one line."""
         length, own = self.acceptance.length, self.estimate_own
-        if length is None or own is None or length >= GAP_RATIO * own:
+        if length is None or own is None or length - 1 >= GAP_RATIO * (own - 1):
             return (
                 "on the target's own words the estimate agrees: the data are not its words;"
                 " regenerate them with the target"

@@ -9,6 +9,7 @@ import copy
 import inspect
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -63,7 +64,8 @@ class FeatureTarget:
         positions = torch.arange(start, start + len(ids_X), device=self.device)[None]
         forward = inspect.signature(self._decoder.forward).parameters
         name = "cache" if "cache" in forward else "past_key_values"  # renamed in transformers 5.2x
-        with self._turn:
+        # the caller may work for another GPU, and kernels start on the thread's own
+        with self._turn, _on_device(self.device):
             self._caught.clear()
             last: Tensor = self._decoder(
                 input_ids=ids_X[None].to(self.device),
@@ -115,6 +117,10 @@ def _copy_to(decoder: nn.Module, device: str) -> nn.Module:
         is_weight = isinstance(tensor, nn.Parameter)
         memo[id(tensor)] = nn.Parameter(moved, requires_grad=False) if is_weight else moved
     return copy.deepcopy(decoder, memo)
+
+
+def _on_device(device: str) -> AbstractContextManager[object]:
+    return torch.cuda.device(device) if device.startswith("cuda") else nullcontext()
 
 
 def check_features(features_BTF: Tensor, attention_BT: Tensor) -> None:
