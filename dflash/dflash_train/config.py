@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 from dflash_train.errors import UsageError
 
-DRILLS = ("raise", "lock-cycle", "stop-taking", "stop-giving", "gil-busy", "gil-asleep")
+DRILLS = (
+    "raise", "lock-cycle", "stop-taking", "stop-giving", "gil-busy", "gil-asleep", "gil-hog",
+    "data-starvation", "nan-loss", "memory-leak", "slow-disk",
+)  # fmt: skip
 TRACKERS = ("wandb", "tensorboard")
 LAYER_TYPES = ("full_attention", "sliding_attention")
 WEIGHTINGS = ("decay", "dpace", "uniform")
@@ -217,6 +220,8 @@ class DrillConfig:
     """Whom it befalls; several by commas."""
     at_step: int = 40
     """-1: while warming up (`raise` only)."""
+    trigger: str | None = None
+    """A file: the fault waits until it is there."""
     seconds: float = 3600.0
     """How long a drill that sleeps or spins lasts."""
 

@@ -148,6 +148,7 @@ class ThreadPipeline:
             finally:
                 self._line.fate.end()
                 self._await_all(END_GRACE_S)
+                self._line.drill.finish()
         self._line.fate.raise_failure()
 
     def alive(self) -> tuple[str, ...]:

@@ -117,6 +117,7 @@ def run_target(line: Line, worker: Worker, device: str) -> None:
         line.drill.before_work(worker, step)
         with room_for(batch, line.config, device):
             features = target.features(batch.input_ids_BT, batch.attention_BT)
+        features = line.drill.spoiled(worker, step, features)
         line.drill.before_give(worker, step)
         item = FeatureBatch(batch, features)
         line.features.put(line.number(batch.index), item, worker, line.drafters)
@@ -204,6 +205,7 @@ def _save_if_due(
     if not (must or done == line.config.optim.steps or (every and done % every == 0)):
         return
     with worker.phase("checkpointing", budget_s=CHECKPOINT_BUDGET_S):
+        line.drill.before_save(worker, done, line.run_dir / checkpoint.FOLDER_NAME)
         save_checkpoint(line.writer, line.run_dir, line.config, replica, done, must=must)
 
 

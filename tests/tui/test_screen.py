@@ -196,17 +196,6 @@ def test_details_page_holds_evidence_for_and_against_and_the_playbook() -> None:
         assert fact in text
 
 
-def test_details_say_what_each_gpu_does_where_that_is_known() -> None:
-    told = scene("running")
-    spins = "spins in a collective: waits for a peer (100 % in use, 122 W, SM 18 %)"
-    gpus = (msgspec.structs.replace(told.board.gpus[0], load_text=spins), *told.board.gpus[1:])
-    board = msgspec.structs.replace(told.board, gpus=gpus)
-    told = msgspec.structs.replace(told, board=board)
-    text = text_of(compose(desk_of(told, Choices(zoom=Panel.DETAILS)).screen(), 120, 60))
-    assert f"gpu0 {spins}" in text
-    assert "gpu1 " not in text
-
-
 @pytest.mark.parametrize(
     ("name", "has_eta"), [("running", True), ("slow", True), ("stalled", False)]
 )

@@ -47,8 +47,6 @@ def details(view: View, cells: int) -> list[Row]:
         rows += _wrapped("incident", [_incident(snapshot)], cells, Ink.TEXT)
     if snapshot.stacks_path:
         rows += _wrapped("stacks", [snapshot.stacks_path], cells, Ink.TEXT)
-    loads = [f"gpu{one.index} {one.load_text}" for one in snapshot.board.gpus if one.load_text]
-    rows += _wrapped("GPUs", loads, cells, Ink.TEXT)
     open_too = [f"{one.name} {one.subject}: {one.summary}" for one in snapshot.symptoms]
     rows += _wrapped("symptoms", open_too, cells, Ink.TEXT)
     undecided = [f"{one.name} {one.subject}: {one.missing}" for one in snapshot.inconclusive]

@@ -20,6 +20,7 @@ COMMANDS = {
     "replay": "the same engine over a recording or an incident's window",
     "incidents": "list what was kept, or read one",
     "explain": "a playbook, a verdict or a symptom, or the list",
+    "drill": "break a small run on purpose and see that it is caught",
 }
 PROGRAM = "dflash-watch"
 USAGE = {
@@ -211,6 +212,16 @@ def diagnose_parser() -> Parser:
     parser.add_argument("--ps", metavar="F", help="ps or top -b")
     parser.add_argument("--context", metavar="F", help="YAML: what was observed, roles")
     parser.add_argument("--json", action="store_true", help="one object instead of text")
+    return parser
+
+
+def drill_parser() -> Parser:
+    """Of `dflash-watch drill`."""
+    parser = _parser("drill", COMMANDS["drill"])
+    parser.add_argument("fault", metavar="FAULT", nargs="*", help="names, or `all`")
+    parser.add_argument("--list", action="store_true", help="what can be broken, and what is right")
+    parser.add_argument("--json", action="store_true", help="one object a drill")
+    parser.add_argument("--keep", metavar="DIR", help="keep what each drill wrote")
     return parser
 
 

@@ -1,0 +1,176 @@
+"""What a drill makes on this machine, each undone whatever happens: processes, mounts, a cgroup.
+
+Nothing outside the drill's own folder is written, but for a memory group of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from dflash_watch.drills.catalog import Need
+
+TMPFS_BYTES = 12 << 20
+END_S = 10.0
+MNT_DETACH = 2
+CGROUP = Path("/sys/fs/cgroup")
+DRIVER = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int answer(void) {
+  while (access(getenv("DFLASH_DRILL_TRIGGER"), F_OK) == 0) sleep(1);
+  return 0;
+}
+int nvmlInit_v2(void) { return answer(); }
+int nvmlShutdown(void) { return 0; }
+int nvmlSystemGetDriverVersion(char *text, unsigned n) { strncpy(text, "0", n); return answer(); }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 0; return answer(); }
+"""
+"""A driver without GPUs whose calls hang while the trigger file is there."""
+
+
+def lacks(need: Need) -> str | None:
+    """Why this machine cannot give it; None when it can."""
+    match need:
+        case "trainer":
+            found = importlib.util.find_spec("torch") and importlib.util.find_spec("dflash_train")
+            return None if found else "no torch here: pip install 'dflash-toolkit[train]'"
+        case "compiler":
+            return None if shutil.which("gcc") else "no gcc here"
+        case "tmpfs":
+            return None if os.geteuid() == 0 else "a small file system of its own needs root"
+        case "memory-cgroup":
+            return _lacks_memory_group()
+
+
+def _lacks_memory_group() -> str | None:
+    try:
+        with memory_group():
+            return None
+    except OSError as error:
+        return f"no memory cgroup can be made here ({error.strerror})"
+
+
+def start(
+    argv: Sequence[str],
+    folder: Path,
+    output: Path,
+    environment: Mapping[str, str],
+    group: MemoryGroup | None = None,
+) -> subprocess.Popen[bytes]:
+    """A program in a session of its own, its output in a file."""
+    env = {**environment, "OMP_NUM_THREADS": "1"}
+    with output.open("wb") as out:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=folder,
+            env=env, start_new_session=True,
+        )  # fmt: skip
+    if group is not None:
+        group.take(process.pid)
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End it and its children, stopped or not; waits for it."""
+    if process.poll() is None:
+        for number in (signal.SIGKILL, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+    process.wait(END_S)
+
+
+@contextlib.contextmanager
+def tmpfs(folder: Path) -> Iterator[Path]:
+    """A file system of `TMPFS_BYTES` at this folder.
+
+    Raises:
+        OSError: not allowed here.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    folder.mkdir()
+    options = f"size={TMPFS_BYTES}".encode()
+    if libc.mount(b"dflash-drill", os.fsencode(folder), b"tmpfs", 0, options) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    try:
+        yield folder
+    finally:
+        libc.umount2(os.fsencode(folder), MNT_DETACH)
+
+
+class MemoryGroup:
+    """A memory cgroup of its own, version 2 or 1.
+
+    Args:
+        folder: made already.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        is_v2 = (folder / "memory.max").exists()
+        self._limit = folder / ("memory.max" if is_v2 else "memory.limit_in_bytes")
+        self._usage = folder / ("memory.current" if is_v2 else "memory.usage_in_bytes")
+        self._swap = folder / ("memory.swap.max" if is_v2 else "memory.memsw.limit_in_bytes")
+
+    def check(self) -> None:
+        """Try the limit's file.
+
+        Raises:
+            OSError: there is none: the memory controller is not on here.
+        """
+        self._usage.read_text()
+        self._limit.read_text()
+
+    def take(self, pid: int) -> None:
+        """This process and what it starts from now on."""
+        (self._folder / "cgroup.procs").write_text(str(pid))
+
+    def limit(self, more_bytes: int) -> None:
+        """No more than what is in use now and so much."""
+        most = int(self._usage.read_text()) + more_bytes
+        self._limit.write_text(str(most))
+        with contextlib.suppress(OSError):  # without swap, or without its accounting
+            self._swap.write_text("0" if self._swap.name == "memory.swap.max" else str(most))
+
+    def remove(self) -> None:
+        """Empty by now."""
+        self._folder.rmdir()
+
+
+@contextlib.contextmanager
+def memory_group() -> Iterator[MemoryGroup]:
+    """A memory cgroup, removed at the end.
+
+    Raises:
+        OSError: not allowed here, or no memory controller.
+    """
+    parent = CGROUP / "memory" if (CGROUP / "memory").is_dir() else CGROUP
+    folder = parent / f"dflash-drill-{os.getpid()}"
+    folder.mkdir()
+    group = MemoryGroup(folder)
+    try:
+        group.check()
+        yield group
+    finally:
+        group.remove()
+
+
+def build_driver(folder: Path) -> None:
+    """A GPU driver's library in this folder.
+
+    Raises:
+        subprocess.CalledProcessError: it does not compile.
+    """
+    source = folder / "driver.c"
+    source.write_text(DRIVER, encoding="utf-8")
+    library = folder / "libnvidia-ml.so.1"
+    argv = ["gcc", "-shared", "-fPIC", "-o", str(library), str(source)]
+    subprocess.run(argv, check=True, capture_output=True)
