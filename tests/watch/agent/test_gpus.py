@@ -243,7 +243,7 @@ def test_an_agent_that_is_killed_leaves_no_stuck_child(agent: Start, trainer, fa
 
 
 def test_the_normal_search_path_finds_the_library(agent: Start, trainer, fake_nvml):
-    run = agent({"pid": trainer.pid}, env=fake_nvml.environment())
+    run = agent({"pid": trainer.pid}, env=fake_nvml.environment(os.environ))
     assert len(run.frame(lambda frame: frame.get("gpus"))["gpus"]) == 8
 
 

@@ -7,7 +7,15 @@ from typing import Literal
 
 Program = Literal["tiny", "foreign"]
 By = Literal[
-    "run", "stop", "kill", "rename-log", "cut-log", "freeze-link", "cut-link", "limit-memory"
+    "run",
+    "stop",
+    "kill",
+    "rename-log",
+    "cut-log",
+    "freeze-link",
+    "cut-link",
+    "limit-memory",
+    "hang-driver",
 ]
 Need = Literal["trainer", "tmpfs", "memory-cgroup", "compiler"]
 TINY: tuple[str, ...] = (
@@ -120,6 +128,7 @@ DRILLS: tuple[Drill, ...] = (
         name="log-buffered", breaks="lines wait in a buffer while steps go on",
         settings=("buffered", "report.every_steps=20"), needs=TRAINER,
         verdicts=RUNNING, failure="log-not-flushed", subject="{log}",
+        within_s=150,
     ),
     Drill(
         name="log-bar", breaks="a progress bar redraws one line that never ends",
@@ -128,7 +137,7 @@ DRILLS: tuple[Drill, ...] = (
     ),
     Drill(
         name="gpu-driver-hangs", breaks="a call of the GPU driver never returns",
-        needs=frozenset({"trainer", "compiler"}),
+        by="hang-driver", needs=frozenset({"trainer", "compiler"}),
         verdicts=RUNNING, failure="gpu-view-lost", subject="host",
     ),
     Drill(
@@ -165,7 +174,7 @@ DRILLS: tuple[Drill, ...] = (
             "checkpoint.every_steps=5",
         ),
         needs=TRAINER, verdicts=frozenset({"quiet"}), failure="checkpoint-in-progress",
-        subject="drafter-0",
+        subject="run",
     ),
     Drill(
         name="memory-leak", breaks="host memory grows with each step",

@@ -21,20 +21,6 @@ TMPFS_BYTES = 12 << 20
 END_S = 10.0
 MNT_DETACH = 2
 CGROUP = Path("/sys/fs/cgroup")
-DRIVER = """
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-static int answer(void) {
-  while (access(getenv("DFLASH_DRILL_TRIGGER"), F_OK) == 0) sleep(1);
-  return 0;
-}
-int nvmlInit_v2(void) { return answer(); }
-int nvmlShutdown(void) { return 0; }
-int nvmlSystemGetDriverVersion(char *text, unsigned n) { strncpy(text, "0", n); return answer(); }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 0; return answer(); }
-"""
-"""A driver without GPUs whose calls hang while the trigger file is there."""
 
 
 def lacks(need: Need) -> str | None:
@@ -161,16 +147,3 @@ def memory_group() -> Iterator[MemoryGroup]:
         yield group
     finally:
         group.remove()
-
-
-def build_driver(folder: Path) -> None:
-    """A GPU driver's library in this folder.
-
-    Raises:
-        subprocess.CalledProcessError: it does not compile.
-    """
-    source = folder / "driver.c"
-    source.write_text(DRIVER, encoding="utf-8")
-    library = folder / "libnvidia-ml.so.1"
-    argv = ["gcc", "-shared", "-fPIC", "-o", str(library), str(source)]
-    subprocess.run(argv, check=True, capture_output=True)

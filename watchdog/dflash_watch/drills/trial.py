@@ -19,12 +19,14 @@ from typing import Any, Literal
 
 from dflash_watch.drills import ground, programs
 from dflash_watch.drills.catalog import TINY, Drill
+from dflash_watch.drills.fake_nvml import FakeNvml
 from dflash_watch.errors import WatchError
 
 READY_S, SETTLE_S, KEPT_S, HEALED_S, LOOK_S = 120.0, 8.0, 30.0, 60.0, 0.1
 TAUGHT_S, TAUGHT_WITHIN_S = 30.0, 90.0
 """A limit for silence that steps have taught, and how long to wait for it."""
 FILL_BYTES, LIMIT_MORE_BYTES = 1 << 16, 24 << 20
+POWER = "nvmlDeviceGetPowerUsage"
 PROGRAMS = (sys.executable, "-P", str(Path(programs.__file__)))
 WATCH = (sys.executable, "-m", "dflash_watch.cli")
 TRAIN = (sys.executable, "-m", "dflash_train.cli")
@@ -104,6 +106,7 @@ class Trial:
         self._trigger, self._cut = folder / "begin", folder / "cut"
         self._output, self._run_dir = folder / "output.txt", folder / "run"
         self._group: ground.MemoryGroup | None = None
+        self._driver: FakeNvml | None = None
         self._told: list[Line] = []
         self._lines: queue.Queue[Line] = queue.Queue()
 
@@ -163,12 +166,11 @@ class Trial:
         return [*program, *given, *TINY, *settings, f"drill.trigger={trigger}"]
 
     def _start_watch(self) -> subprocess.Popen[bytes]:
-        extra = {"XDG_STATE_HOME": str(self._folder / "state")}
+        environment = {**self._environment, "XDG_STATE_HOME": str(self._folder / "state")}
         if "compiler" in self._drill.needs:
-            ground.build_driver(self._folder)
-            extra |= {
-                "LD_LIBRARY_PATH": str(self._folder), "DFLASH_DRILL_TRIGGER": str(self._trigger)
-            }  # fmt: skip
+            self._driver = FakeNvml.build(self._folder / "driver")
+            self._driver.reset()
+            environment = self._driver.environment(environment)
         which = ["--pid", str(self._run.pid)]
         if self._drill.program == "tiny":
             self._await_run_dir()
@@ -179,7 +181,7 @@ class Trial:
             argv += ["--exec", " ".join(f"'{word}'" for word in words)]
         watch = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=self._folder,
-            stderr=(self._folder / "watch.txt").open("wb"), env={**self._environment, **extra},
+            stderr=(self._folder / "watch.txt").open("wb"), env=environment,
             start_new_session=True,
         )  # fmt: skip
         self._undo.callback(self._end_watch, watch)
@@ -216,6 +218,8 @@ class Trial:
             case "kill":
                 self._run.kill()
                 self._run.wait(ground.END_S)  # no zombie of ours: it is to be gone
+            case "hang-driver" if self._driver is not None:
+                self._driver.hang(POWER)
             case "rename-log":
                 log.rename(f"{log}.1")
             case "cut-log":
