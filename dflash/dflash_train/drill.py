@@ -9,7 +9,7 @@ gil-asleep       a C call sleeps and keeps the interpreter lock
 gil-hog          a thread of its own keeps the interpreter lock most of the time, from then on
 data-starvation  the loader takes long over each batch, from then on
 nan-loss         a target gives features that are no numbers, from then on
-memory-leak      the worker keeps memory at each item, from then on
+memory-leak      the worker keeps 16 MB more each second, up to 2 GB
 slow-disk        a drafter's checkpoint comes onto the disk in drops
 
 Targets share the batches, so the one that was told to fail may never hold batch
@@ -38,7 +38,7 @@ from dflash_train.locks import NamedLock
 logger = logging.getLogger(__name__)
 
 STARVED_S = 0.6
-LEAK_BYTES, LEAK_MOST = 1 << 20, 2 << 30
+LEAK_BYTES, LEAK_PER_S, LEAK_MOST = 1 << 20, 16 << 20, 2 << 30
 DROP_BYTES, DROP_EVERY_S, SLOW_SAVE_S = 4096, 0.25, 45.0
 
 
@@ -62,6 +62,7 @@ class Drill:
         self._begun: set[str] = set()
         self._cycle_step: int | None = None
         self._leaked: list[bytes] = []
+        self._leaks_since_s = 0.0
         self._guard = threading.Lock()
         if config.fault:
             workers, step = ", ".join(config.worker), config.at_step
@@ -79,8 +80,8 @@ class Drill:
             _sleep_without_letting_go(self._config.seconds)
         if self._begins(worker, step, "gil-hog"):
             threading.Thread(target=self._hog, name="drill-hog", daemon=True).start()
-        if self._lasts(worker, step, "memory-leak") and len(self._leaked) < LEAK_MOST // LEAK_BYTES:
-            self._leaked.append(b"\1" * LEAK_BYTES)
+        if self._lasts(worker, step, "memory-leak"):
+            self._leak()
 
     def before_take(self, worker: Worker, step: int) -> None:
         """Called by targets and drafters before they take from a queue."""
@@ -157,6 +158,7 @@ class Drill:
             return False
         if worker.name not in self._begun and self._may_begin(step):
             self._begun.add(worker.name)
+            self._leaks_since_s = time.monotonic()
         return worker.name in self._begun
 
     def _begins(self, worker: Worker, step: int, fault: str) -> bool:
@@ -169,6 +171,12 @@ class Drill:
         until_s = time.monotonic() + self._config.seconds
         while time.monotonic() < until_s and not self._fate.is_over:
             time.sleep(min(1.0, self._config.seconds))
+
+    def _leak(self) -> None:
+        since_s = time.monotonic() - self._leaks_since_s
+        due_bytes = min(int(since_s * LEAK_PER_S), LEAK_MOST)
+        while len(self._leaked) * LEAK_BYTES < due_bytes:
+            self._leaked.append(b"\1" * LEAK_BYTES)
 
     def _hog(self) -> None:
         until_s = time.monotonic() + self._config.seconds

@@ -46,6 +46,8 @@ class Drill:
     needs: frozenset[Need] = frozenset()
     within_s: float = 60.0
     """The drill is missed after so long."""
+    room_bytes: int = 24 << 20
+    """`limit-memory`: what the run may use besides what it uses at the fault."""
     heals: bool = False
     """The fault is taken back at the end, and the verdict must be `running` again."""
 
@@ -177,9 +179,10 @@ DRILLS: tuple[Drill, ...] = (
         subject="run",
     ),
     Drill(
-        name="memory-leak", breaks="host memory grows with each step",
+        name="memory-leak", breaks="host memory grows and grows, and will not last",
         settings=("drill.fault=memory-leak", "drill.worker=drafter-1", "drill.at_step=1"),
-        needs=TRAINER, verdicts=GOES_ON, failure="memory-leak", subject="run", within_s=240,
+        by="limit-memory", room_bytes=3 << 30, needs=frozenset({"trainer", "memory-cgroup"}),
+        verdicts=GOES_ON, failure="memory-leak", subject="run", within_s=240,
     ),
     Drill(
         name="disk-full", breaks="the disk under the run directory is full",

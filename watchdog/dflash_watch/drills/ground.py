@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dflash_watch.drills.catalog import Need
 
-TMPFS_BYTES = 12 << 20
+TMPFS_BYTES = 128 << 20
 END_S = 10.0
 MNT_DETACH = 2
 CGROUP = Path("/sys/fs/cgroup")

@@ -25,7 +25,7 @@ from dflash_watch.errors import WatchError
 READY_S, SETTLE_S, KEPT_S, HEALED_S, LOOK_S = 120.0, 8.0, 30.0, 60.0, 0.1
 TAUGHT_S, TAUGHT_WITHIN_S = 30.0, 90.0
 """A limit for silence that steps have taught, and how long to wait for it."""
-FILL_BYTES, LIMIT_MORE_BYTES = 1 << 16, 24 << 20
+FILL_BYTES = 1 << 16
 POWER = "nvmlDeviceGetPowerUsage"
 PROGRAMS = (sys.executable, "-P", str(Path(programs.__file__)))
 WATCH = (sys.executable, "-m", "dflash_watch.cli")
@@ -232,7 +232,7 @@ class Trial:
                 self._cut.touch()
                 self._signal_link(signal.SIGKILL)
             case "limit-memory" if self._group is not None:
-                self._group.limit(LIMIT_MORE_BYTES)
+                self._group.limit(self._drill.room_bytes)
         if "tmpfs" in self._drill.needs:
             self._fill_disk()
 
