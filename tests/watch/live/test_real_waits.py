@@ -51,7 +51,8 @@ def watched(fault: str, folder: Path) -> Iterator[Path]:
         "XDG_STATE_HOME": str(folder / "state"),
     }
     log, lines = folder / "out.log", folder / "lines.jsonl"
-    script = [sys.executable, str(SCRIPT), "--fault", fault]
+    # Steps for 20 s: a watcher that starts late has to see some, or it waits for its start limit.
+    script = [sys.executable, str(SCRIPT), "--fault", fault, "--steps", "200"]
     with log.open("wb") as out, ended(script, stdout=out, stderr=out) as run:
         watch = [sys.executable, "-m", "dflash_watch.cli", "--pid", str(run.pid), "--json"]
         with lines.open("wb") as told, ended(watch, stdout=told, env=environment):
