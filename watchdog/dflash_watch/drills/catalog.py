@@ -188,7 +188,7 @@ DRILLS: tuple[Drill, ...] = (
         name="disk-full", breaks="the disk under the run directory is full",
         settings=("drill.fault=none", "checkpoint.every_steps=20"),
         needs=frozenset({"trainer", "tmpfs"}),
-        verdicts=GOES_ON, failure="disk-full", subject="run", within_s=90,
+        verdicts=GOES_ON, failure="disk-full", subject="host", within_s=90,
     ),
     Drill(
         name="host-oom", breaks="the memory limit of its cgroup kills the run", by="limit-memory",

@@ -8,10 +8,12 @@ link CUT ARGV...        passes bytes to a program and back; refuses to start whi
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import queue
 import runpy
+import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +24,7 @@ from pathlib import Path
 STEP_S = 0.05
 DEPTH = 8
 FROZEN = "frozen"
+PR_SET_PDEATHSIG = 1
 AUTOTUNER = """
 def do_bench(fn):
     raise RuntimeError("Triton Error [CUDA]: out of memory")
@@ -120,6 +123,12 @@ def buffered(argv: list[str]) -> None:
     runpy.run_module("dflash_train.cli", run_name="__main__")
 
 
+def tied(argv: list[str]) -> None:
+    """A drill that was killed cannot clean up: what it started goes with it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.execvp(argv[0], argv)  # noqa: S606 - an argument list is the point
+
+
 def link(cut: Path, argv: list[str]) -> int:
     """Both directions through this process, so that stopping it freezes the way."""
     while cut.exists() and cut.read_text() == FROZEN:
@@ -153,6 +162,8 @@ def main(argv: list[str]) -> int:
             bar(Path(trigger))
         case ["buffered", *words]:
             buffered(words)
+        case ["tied", *words]:
+            tied(words)
         case ["link", cut, *words]:
             return link(Path(cut), words)
         case _:

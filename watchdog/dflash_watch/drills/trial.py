@@ -148,9 +148,8 @@ class Trial:
     # -- run and watcher -------------------------------------------------------------------------
 
     def _start_run(self) -> subprocess.Popen[bytes]:
-        process = ground.start(
-            self._argv(), self._folder, self._output, self._environment, self._group
-        )
+        argv = [*PROGRAMS, "tied", *self._argv()]
+        process = ground.start(argv, self._folder, self._output, self._environment, self._group)
         self._undo.callback(ground.end, process)
         return process
 
