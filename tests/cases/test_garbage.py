@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
 import random
 from functools import cache
+from pathlib import Path
 
 import pytest
 from dflash_watch.cli import main
 from dflash_watch.model import Verdict
 from dflash_watch.pasted.context import parse_context
-from dflash_watch.pasted.files import NAMES, read_folder
+from dflash_watch.pasted.files import NAMES, read_files, read_folder
 from dflash_watch.pasted.judge import judge_pasted
 from dflash_watch.pasted.sieve import WHOLE_BYTES, sieve
 from dflash_watch.playbooks import load_playbooks
@@ -105,3 +108,91 @@ def test_a_line_that_two_chunks_share_is_found_whole(tmp_path, monkeypatch):
     path.write_bytes(filler + b"x" * 1990 + b" CUDA error: an illegal memory access\n" + filler)
     with path.open("rb") as file:
         assert "an illegal memory access" in sieve(file).text
+
+
+SECRET = "hunter2-" + "a1b2c3d4"
+
+
+def test_no_secret_of_any_file_is_told_again(tmp_path, capfd):
+    (tmp_path / "log.txt").write_text(
+        f"Traceback (most recent call last):\nRuntimeError: token={SECRET} refused\n"
+    )
+    (tmp_path / "ps.txt").write_text(
+        "    PID    PPID STAT %CPU WCHAN ELAPSED COMMAND\n"
+        f"   4242       1 Dl   0.0  rpc_wait 01:02:03 python train.py --password {SECRET}\n"
+    )
+    (tmp_path / "context.yaml").write_text(
+        f"observed: {{process_alive: 'password={SECRET}'}}\n"
+        f"processes: [{{state: D, cmd: 'python t.py --api-key {SECRET}', wchan: rpc_wait}}]\n"
+    )
+    for words in ([], ["--json"]):
+        assert main(["diagnose", str(tmp_path), *words]) == 0
+        told = capfd.readouterr().out
+        assert SECRET not in told
+        assert "***" in told
+
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n"
+    for old, new in zip("abcdefghijk", "bcdefghijkl", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BOMB + "observed: {silent_s: *l}", "an alias"),
+        (BOMB + "processes: [{kernel_stack: [*l]}]", "an alias"),
+        ("&a {observed: *a}", "an alias"),
+        (f"observed: {{silent_s: 0x{'f' * 9000}}}", "a number too long"),
+        ("x" * (200 << 10), "too large"),
+    ],
+)
+def test_a_small_context_that_would_unfold_is_told_and_left_out(text, told, tmp_path):
+    (tmp_path / "context.yaml").write_text(text)
+    assert told in " ".join(read_folder(tmp_path).notes)
+
+
+def test_numbers_of_any_length_in_a_process_end_nothing(tmp_path):
+    wild = "0x" + "f" * 9000
+    fields = ", ".join(f"{key}: {wild}" for key in ("pid", "cmd", "wchan", "cpu", "state"))
+    (tmp_path / "context.yaml").write_text(
+        f"processes: [{{{fields}, kernel_stack: [{wild}]}}]\nroles: {{target: [{wild}]}}\n"
+    )
+    assert main(["diagnose", str(tmp_path)]) == 0
+
+
+def test_a_command_can_stand_in_for_each_file(tmp_path):
+    """Shells give `<(command)` as a pipe, which cannot be read from its end."""
+    given = {"log": "step 1 loss 2.0\n", "context": "observed: {process_alive: true}\n"}
+    given |= {"stacks": 'Thread 1 (idle): "MainThread"\n', "ps": "", "gpus": ""}
+    ends = {}
+    for kind, text in given.items():
+        ends[kind], into = os.pipe()
+        os.write(into, text.encode())
+        os.close(into)
+    try:
+        seen = read_files({kind: Path(f"/dev/fd/{end}") for kind, end in ends.items()})
+    finally:
+        for end in ends.values():
+            os.close(end)
+    assert not [note for note in seen.notes if "cannot be read" in note]
+    assert seen.log == given["log"]
+    assert seen.stacks
+    assert seen.observed.process_alive is True
+
+
+@pytest.mark.parametrize(
+    "words", [["--log", "/dev/zero"], ["--context", "/dev/zero"], ["--ps", "x" * 300], ["x" * 300]]
+)
+def test_what_is_no_file_is_refused_in_one_line(words, capfd):
+    assert main(["diagnose", *words]) == 64
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_a_log_that_grows_while_it_is_read_has_an_end(tmp_path):
+    class Growing(io.BytesIO):
+        def read(self, size=-1):
+            return b"error\n" * (size // 6)
+
+    assert sieve(Growing(), 8 << 20).text

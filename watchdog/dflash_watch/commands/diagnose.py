@@ -9,7 +9,7 @@ from dflash_watch.clock import SystemClock
 from dflash_watch.commands.context import Context, write_line
 from dflash_watch.errors import EXIT_OK, UsageError
 from dflash_watch.pasted.evidence import Evidence
-from dflash_watch.pasted.files import NAMES, read_files, read_folder
+from dflash_watch.pasted.files import NAMES, check_source, read_files, read_folder
 from dflash_watch.pasted.judge import judge_pasted
 from dflash_watch.pasted.records import build_options
 from dflash_watch.playbooks import load_playbooks
@@ -41,7 +41,6 @@ def _read(given: Namespace) -> Evidence:
             "nothing to read", hint="give a folder, or files: --log, --stacks, --gpus, --ps"
         )
     for kind, path in named.items():
-        if not path.exists() or path.is_dir():
-            what = "is a folder" if path.is_dir() else "no such file"
-            raise UsageError(f"--{kind}: {path}: {what}", hint="give a text file")
+        if (trouble := check_source(path)) is not None:
+            raise UsageError(f"--{kind}: {path}: {trouble}", hint="give a text file")
     return read_files(named) if given.folder is None else read_folder(Path(given.folder), named)

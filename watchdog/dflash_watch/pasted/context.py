@@ -6,11 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
+from dflash_events.secrets import mask_tree
 
 from dflash_watch.pasted.evidence import Context, Observed, PastedProcess
 
 MOST_PROCESSES = 10_000
 MOST_GPUS = 4096
+MOST_PID = 1 << 31
+LONGEST_WHOLE = 1 << 64
+"""Whole numbers beyond it are no facts, and can be too long to be written down."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases: a few lines of them unfold to any size."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """The next node.
+
+        Raises:
+            ComposerError: it is an alias.
+        """
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "an alias (*) is not read here")
+        return super().compose_node(parent, index)
 
 
 def parse_context(text: str) -> tuple[Context, list[str]]:
@@ -20,7 +38,7 @@ def parse_context(text: str) -> tuple[Context, list[str]]:
         text: YAML with the keys of docs/evidence.md; anything else is tolerated and told.
     """
     try:
-        data = yaml.safe_load(text)
+        data = mask_tree(_bounded(yaml.load(text, Loader=_Loader)))  # noqa: S506 - a safe one
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return Context(), [f"context.yaml is not YAML: {' '.join(str(error).split())[:160]}"]
     if data is None:
@@ -37,6 +55,16 @@ def parse_context(text: str) -> tuple[Context, list[str]]:
         gpu_table_empty=_table_empty(data.get("gpu_processes")),
     )
     return context, notes
+
+
+def _bounded(value: object) -> object:
+    """Without the whole numbers that are too long."""
+    if isinstance(value, dict):
+        return {_bounded(key): _bounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_bounded(one) for one in value]
+    too_long = isinstance(value, int) and abs(value) > LONGEST_WHOLE
+    return "a number too long" if too_long else value
 
 
 def _observed(data: Mapping[str, Any], notes: list[str]) -> Observed:
@@ -93,7 +121,7 @@ def _process(data: Mapping[Any, Any]) -> PastedProcess:
         wchan=text("wchan"),
         cmd=text("cmd"),
         kernel_stack=tuple(str(one)[:200] for one in stack[:50]) if isinstance(stack, list) else (),
-        pid=pid if isinstance(pid, int) else None,
+        pid=pid if isinstance(pid, int) and 0 < pid < MOST_PID else None,
         cpu=float(cpu) if isinstance(cpu, int | float) and abs(cpu) < 1e9 else None,
     )
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
+
+from dflash_events.secrets import mask_text
 
 from dflash_watch.errors import UsageError
 from dflash_watch.pasted.context import MOST_PROCESSES, parse_context
@@ -32,7 +37,8 @@ SMALL_BYTES = 8 << 20
 """Most that is read of a listing: its newest part."""
 STACKS_BYTES = 24 << 20
 """Most that is read of a file of stacks: its newest part."""
-CONTEXT_BYTES = 1 << 20
+CONTEXT_BYTES = 128 << 10
+PIECE_BYTES = 1 << 20
 
 
 def read_folder(folder: Path, named: Mapping[str, Path] | None = None) -> Evidence:
@@ -45,15 +51,32 @@ def read_folder(folder: Path, named: Mapping[str, Path] | None = None) -> Eviden
     Raises:
         UsageError: no such folder, or none of the files is in it.
     """
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder", hint="give a folder, or single files")
-    files = {kind: path for kind, names in NAMES.items() for path in _present(folder, names)[:1]}
+    try:
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: no such folder", hint="give a folder, or single files")
+        files = {kind: one for kind, names in NAMES.items() for one in _present(folder, names)[:1]}
+        flights = sorted({one for form in FLIGHTS for one in folder.glob(form) if one.is_file()})
+    except OSError as error:
+        hint = "give a folder that can be read, or single files"
+        raise UsageError(f"{folder}: {error.strerror or error}", hint=hint) from error
     files |= named or {}
-    flights = sorted({path for form in FLIGHTS for path in folder.glob(form) if path.is_file()})
     if not files and not flights:
         known = ", ".join(name for names in NAMES.values() for name in names)
         raise UsageError(f"{folder}: none of the known files is there", hint=f"expected {known}")
     return read_files(files, flights)
+
+
+def check_source(path: Path) -> str | None:
+    """Why nothing can be read there; None when it can: a file, or a pipe (`<(command)`)."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return "no such file"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
+        return None
+    return "is a folder" if stat.S_ISDIR(mode) else "is no file but a device or a socket"
 
 
 def _present(folder: Path, names: tuple[str, ...]) -> list[Path]:
@@ -73,11 +96,7 @@ def read_files(files: Mapping[str, Path], flights: Sequence[Path] = ()) -> Evide
     stacks_text = _text(files.get("stacks"), STACKS_BYTES, notes)
     gpus_text = _text(files.get("gpus"), SMALL_BYTES, notes)
     ps_text = _text(files.get("ps"), SMALL_BYTES, notes)
-    context_text = _text(files.get("context"), CONTEXT_BYTES, notes)
-    context: Context | None = None
-    if context_text is not None:
-        context, told = parse_context(context_text)
-        notes += told
+    context = _context(files.get("context"), notes)
     gpus: GpuText | None = parse_gpus(gpus_text) if gpus_text is not None else None
     return Evidence(
         log=log.text if log is not None else None,
@@ -127,21 +146,50 @@ def _log(path: Path | None, notes: list[str]) -> Sieved | None:
         return None
     try:
         with path.open("rb") as file:
-            return sieve(file)
+            left = sieve(file, os.fstat(file.fileno()).st_size or None)
     except OSError as error:
         notes.append(f"{path.name} cannot be read: {error.strerror or error}")
         return None
+    text = mask_text(left.text)
+    dumps = text if left.dumps is left.text else mask_text(left.dumps)
+    return Sieved(text, dumps, left.left_out_bytes)
+
+
+def _context(path: Path | None, notes: list[str]) -> Context | None:
+    raw = _raw(path, CONTEXT_BYTES + 1, notes)
+    if raw is None:
+        return None
+    if len(raw) > CONTEXT_BYTES:
+        notes.append(f"context.yaml is too large, at most {CONTEXT_BYTES >> 10} KiB; left out")
+        return Context()
+    context, told = parse_context(text_of(raw))
+    notes += told
+    return context
 
 
 def _text(path: Path | None, most: int, notes: list[str]) -> str | None:
+    """Masked line by line: an option at the end of one has no value in the next."""
+    raw = _raw(path, most, notes)
+    return None if raw is None else "\n".join(map(mask_text, text_of(raw).split("\n")))
+
+
+def _raw(path: Path | None, most: int, notes: list[str]) -> bytes | None:
     if path is None:
         return None
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(size - most, 0))
-            raw = file.read(most)
+            return _newest(file, most)
     except OSError as error:
         notes.append(f"{path.name} cannot be read: {error.strerror or error}")
         return None
-    return text_of(raw)
+
+
+def _newest(file: BinaryIO, most: int) -> bytes:
+    size = os.fstat(file.fileno()).st_size  # 0 of a pipe, and of what /proc makes up
+    if size > most:
+        file.seek(size - most)
+        return file.read(most)
+    kept = b""
+    while piece := file.read(PIECE_BYTES):
+        kept = (kept + piece)[-most:]
+    return kept

@@ -8,6 +8,7 @@ the file. A line of 100 MB is cut, bytes that are no text are replaced.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
@@ -50,16 +51,23 @@ class Sieved:
         self.text, self.dumps, self.left_out_bytes = text, dumps, left_out_bytes
 
 
-def sieve(file: BinaryIO) -> Sieved:
-    """Read a log to its end, whatever its size and content."""
+def sieve(file: BinaryIO, most: int | None = None) -> Sieved:
+    """Read a log to its end, whatever its size and content.
+
+    Args:
+        file: at its start.
+        most: bytes, so that a log that grows while it is read has an end too; None for a pipe.
+    """
     head = file.read(WHOLE_BYTES + 1)
     if len(head) <= WHOLE_BYTES:
         text = text_of(head)
         return Sieved(text, text, 0)
     reading = _Reading()
     reading.feed(head)
-    while chunk := file.read(CHUNK_BYTES):
+    left = sys.maxsize if most is None else most - len(head)
+    while left > 0 and (chunk := file.read(min(CHUNK_BYTES, left))):
         reading.feed(chunk)
+        left -= len(chunk)
     return reading.result()
 
 
