@@ -119,7 +119,7 @@ class LogSample(Part, frozen=True, kw_only=True):
     newlines: int = 0
     carriage_returns: int = 0
     unbuffered: bool | None = None
-    """PYTHONUNBUFFERED or -u at start; None when that cannot be read."""
+    """PYTHONUNBUFFERED or -u at start; None for other files than standard streams, or unread."""
     is_tty: bool = False
 
 

@@ -398,3 +398,18 @@ def test_unbuffered_is_read_from_the_start_of_the_process(arguments, environment
 )
 def test_what_a_descriptor_points_at_is_told_by_its_link(link, kind):
     assert Source(1, 1, link, "fd 1", None, None, 1).kind == kind
+
+
+def test_an_unbuffered_start_says_nothing_of_files_that_the_program_opens(agent, program, tmp_path):
+    text = (
+        "import sys, time\n"
+        f"log = open({str(tmp_path / 'own.log')!r}, 'w')\n"
+        "print('step 1', flush=True); log.write('step 1\\n'); log.flush()\n"
+        "time.sleep(60)\n"
+    )
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with (tmp_path / "out.log").open("wb") as out:
+        run = program(text, stdout=out, env=environment)
+    frame = agent({"pid": run.pid}).frame(lambda frame: len(frame.get("logs") or ()) == 2)
+    told = {Path(log["path"]).name: log.get("unbuffered") for log in frame["logs"]}
+    assert told == {"out.log": True, "own.log": None}

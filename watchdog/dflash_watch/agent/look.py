@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Any, Callable, Dict, List, Optional
 
@@ -242,8 +243,9 @@ class Look:
             frame.update(self._gpus.collect(proc.boot_s(), COLLECT_WAIT_S, gaps))
 
     def _add_unbuffered(self, sample: Dict[str, Any]) -> None:
+        """Of standard streams alone: files that a program opens itself have their own buffers."""
         pid = self.run.root_pid
-        if pid is None:
+        if pid is None or re.match(r"fd ([3-9]|\d\d)", sample["via"]):
             return
         if self._unbuffered.get(pid) is None and len(self._unbuffered) < 64:
             writer = next((each for each in self.run.pids if self.processes.is_python(each)), pid)

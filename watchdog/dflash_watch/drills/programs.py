@@ -117,7 +117,10 @@ def bar(trigger: Path) -> None:
 
 
 def buffered(argv: list[str]) -> None:
-    """The trainer, with nothing flushed line by line."""
+    """The trainer, with nothing flushed line by line, and its log the only one."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
     logging.StreamHandler.flush = lambda _handler: None  # type: ignore[assignment]  # on purpose
     sys.argv[1:] = argv
     runpy.run_module("dflash_train.cli", run_name="__main__")
