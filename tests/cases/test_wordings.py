@@ -42,3 +42,17 @@ def test_a_wording_is_read_as_its_mechanism(entry, tmp_path):
     assert seen.verdict == entry.get("verdict", seen.verdict), said
     assert seen.failure in entry.get("is", [seen.failure]), said
     assert seen.failure not in entry.get("not", []), said
+    told = " ".join([seen.summary, *(one.text for one in seen.evidence)])
+    assert entry.get("says", "") in told
+    assert "never" not in entry or entry["never"] not in told
+    against = " ".join(one.text for one in seen.evidence if one.kind == "against")
+    assert entry.get("against", "") in against
+
+
+def test_a_copied_log_that_ends_in_steps_is_not_held_for_a_sure_sign_of_life(tmp_path):
+    entry = {"log": "".join(f"step {i} loss 2.0\n" for i in range(30))}
+    seen = judge_pasted(read_folder(paste(entry, tmp_path)), books(), T0)
+    assert (seen.verdict, seen.confidence) == ("running", "low")
+    assert "silent_s" in " ".join(one.text for one in seen.evidence if one.kind == "missing")
+    seen = judge_pasted(read_folder(paste({**entry, "steps": True}, tmp_path)), books(), T0)
+    assert (seen.verdict, seen.confidence) == ("running", "high")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from dflash_watch.model import (
     Candidate,
     Confidence,
@@ -248,6 +250,8 @@ def _unmatched(
     if verdict in {Verdict.BLIND, Verdict.SLOW}:
         severity = Severity.WARNING
     told = [fact for one in symptoms if not one.name.startswith("queue-") for fact in one.evidence]
+    if failure == "healthy":  # trouble that names nothing speaks against it
+        told = [msgspec.structs.replace(fact, kind=EvidenceKind.AGAINST) for fact in told]
     sure = failure not in {"unknown"} and not bad
     unseen = []
     if failure != "no-run":  # nothing there is no lost data

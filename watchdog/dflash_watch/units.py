@@ -52,3 +52,9 @@ def data_size(value: float | None) -> str:
 def percent(ratio: float | None) -> str:
     """0..1 as `97 %`; a dash when not known."""
     return "–" if ratio is None else f"{ratio * 100:.0f} %"
+
+
+def clipped(text: str, most: int = 200) -> str:
+    """One quoted line without the blanks round it, its end marked where it was cut."""
+    text = text.strip()
+    return text if len(text) <= most else f"{text[:most].rstrip()}..."

@@ -68,3 +68,42 @@ def test_what_cannot_be_read_is_one_line_and_a_usage_error(words, told, capfd):
 def test_a_folder_without_any_known_file_names_those_that_are_known(tmp_path, capfd):
     assert main(["diagnose", str(tmp_path)]) == 64
     assert "log.txt" in capfd.readouterr().err
+
+
+def test_what_lies_in_a_folder_under_other_names_is_told_with_the_option_that_takes_it(
+    tmp_path, capfd
+):
+    for name in ("smi.png", "slurm-8812.out"):
+        (tmp_path / name).write_text("step 10\n")
+    assert main(["diagnose", str(tmp_path)]) == 64
+    told = capfd.readouterr().err
+    assert "there are slurm-8812.out, smi.png" in told
+    assert f"--log {tmp_path / 'slurm-8812.out'}" in told
+
+
+def test_a_file_in_place_of_the_folder_is_told_how_to_name_it(tmp_path, capfd):
+    path = tmp_path / "train.log"
+    path.write_text("step 10\n")
+    assert main(["diagnose", str(path)]) == 64
+    told = capfd.readouterr().err
+    assert "is a file" in told
+    assert f"--log {path}" in told
+
+
+def test_a_file_of_stacks_without_a_stack_is_told(tmp_path, capfd):
+    (tmp_path / "stacks.txt").write_text("total 48\ndrwxr-xr-x 2 me me 4096 checkpoints\n")
+    assert main(["diagnose", str(tmp_path)]) == 0
+    assert "stacks.txt: no stack of a known tool is in it" in capfd.readouterr().out
+
+
+def test_a_run_that_is_well_needs_no_step(tmp_path, capfd):
+    (tmp_path / "log.txt").write_text("".join(f"step {i} loss 2.0\n" for i in range(30)))
+    assert main(["diagnose", str(tmp_path)]) == 0
+    assert "## What to do\n\nNothing." in capfd.readouterr().out
+
+
+def test_a_line_too_long_to_quote_is_cut_visibly(tmp_path, capfd):
+    line = "torch.OutOfMemoryError: CUDA out of memory. " + "Tried to allocate 3 GiB. " * 20
+    (tmp_path / "log.txt").write_text(f"{LOG.splitlines()[0]}\n{line}\n")
+    assert main(["diagnose", str(tmp_path)]) == 0
+    assert "... (the allocator found no room)" in capfd.readouterr().out

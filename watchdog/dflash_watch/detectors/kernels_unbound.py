@@ -15,6 +15,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, frames, log
 from dflash_watch.frame import RunSample
 from dflash_watch.model import Severity, Source
+from dflash_watch.units import clipped
 
 FAILURE = "kernels-missing"
 
@@ -31,7 +32,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
     """The first such line."""
     told = [one for one in view.window.logs.signatures if one.failure == FAILURE]
     if told and _uses_gpus(view, params):
-        text = told[0].text.strip()[:200]
+        text = clipped(told[0].text)
         yield symptom("run", Severity.WARNING, min(told[0].t, view.now_t), text, Source.LOG)
 
 

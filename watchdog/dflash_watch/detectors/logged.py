@@ -17,6 +17,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import T0, example, frames
 from dflash_watch.model import Evidence, EvidenceKind, Severity, Source
 from dflash_watch.readers.facts import SignatureSeen
+from dflash_watch.units import clipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         subject = ", ".join(sorted(named)) or "run"
         outlived = last_t is not None and last_t > newest.t + params.outlived_s
         outlived = outlived or view.window.logs.steps_since(newest) >= params.outlived_steps
-        text = f"{newest.text[:200]}" + (f" ({newest.meaning})" if newest.meaning else "")
+        text = clipped(newest.text) + (f" ({newest.meaning})" if newest.meaning else "")
         source = {"events.jsonl": Source.EVENTS, "kernel": Source.HOST}.get(newest.path, Source.LOG)
         more = [
             Evidence(kind=EvidenceKind.FOR, text=f"the same from {one.subject}", source=source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from dflash_watch.readers.encoding import text_of
 from dflash_watch.readers.flightrecorder import is_pickle, rank_in_name, read_states
 from dflash_watch.readers.gpumodel import GpuText
 from dflash_watch.readers.gputext import parse_gpus
+from dflash_watch.readers.lines import printable
 from dflash_watch.readers.pstext import parse_ps
 from dflash_watch.readers.stackparse import parse_dumps
 
@@ -39,6 +41,8 @@ STACKS_BYTES = 24 << 20
 """Most that is read of a file of stacks: its newest part."""
 CONTEXT_BYTES = 128 << 10
 PIECE_BYTES = 1 << 20
+MOST_NAMED = 5
+_LOGLIKE = re.compile(r"(?i)log|\.(?:out|err|txt)$")
 
 
 def read_folder(folder: Path, named: Mapping[str, Path] | None = None) -> Evidence:
@@ -52,6 +56,8 @@ def read_folder(folder: Path, named: Mapping[str, Path] | None = None) -> Eviden
         UsageError: no such folder, or none of the files is in it.
     """
     try:
+        if folder.is_file():
+            raise UsageError(f"{folder}: is a file", hint=f"name what it is: --log {folder}")
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder", hint="give a folder, or single files")
         files = {kind: one for kind, names in NAMES.items() for one in _present(folder, names)[:1]}
@@ -61,8 +67,7 @@ def read_folder(folder: Path, named: Mapping[str, Path] | None = None) -> Eviden
         raise UsageError(f"{folder}: {error.strerror or error}", hint=hint) from error
     files |= named or {}
     if not files and not flights:
-        known = ", ".join(name for names in NAMES.values() for name in names)
-        raise UsageError(f"{folder}: none of the known files is there", hint=f"expected {known}")
+        raise UsageError(f"{folder}: none of the known files is there", hint=_hint(folder))
     return read_files(files, flights)
 
 
@@ -77,6 +82,19 @@ def check_source(path: Path) -> str | None:
     if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
         return None
     return "is a folder" if stat.S_ISDIR(mode) else "is no file but a device or a socket"
+
+
+def _hint(folder: Path) -> str:
+    """What is expected, and how to name what is there under another name."""
+    known = ", ".join(name for names in NAMES.values() for name in names)
+    there = sorted(printable(one.name) for one in folder.glob("*") if one.is_file())[:MOST_NAMED]
+    if not there:
+        return f"expected {known}"
+    example = next((name for name in there if _LOGLIKE.search(name)), there[0])
+    return (
+        f"expected {known}; there are {', '.join(there)}: name them by option, such as"
+        f" --log {folder / example}"
+    )
 
 
 def _present(folder: Path, names: tuple[str, ...]) -> list[Path]:
@@ -97,10 +115,13 @@ def read_files(files: Mapping[str, Path], flights: Sequence[Path] = ()) -> Evide
     gpus_text = _text(files.get("gpus"), SMALL_BYTES, notes)
     ps_text = _text(files.get("ps"), SMALL_BYTES, notes)
     context = _context(files.get("context"), notes)
+    stacks = parse_dumps(stacks_text).samples if stacks_text is not None else None
+    if stacks is not None and not stacks and (stacks_text or "").strip():
+        notes.append(f"{files['stacks'].name}: no stack of a known tool is in it")
     gpus: GpuText | None = parse_gpus(gpus_text) if gpus_text is not None else None
     return Evidence(
         log=log.text if log is not None else None,
-        stacks=parse_dumps(stacks_text).samples if stacks_text is not None else None,
+        stacks=stacks,
         log_stacks=parse_dumps(log.dumps).samples if log is not None else (),
         gpus=gpus,
         processes=_processes(ps_text, notes) if ps_text is not None else None,

@@ -31,10 +31,15 @@ from dflash_watch.pasted.sights import late_sights, sights
 from dflash_watch.pasted.signs import signs_at_end, signs_in_stacks
 from dflash_watch.playbooks import Playbook
 from dflash_watch.steps import fill_next
-from dflash_watch.units import duration
+from dflash_watch.units import clipped, duration
 
 NEVER_FIRED = frozenset({"stacks-unseen", "gpu-unseen", "link-lost"})
 """Of the live engine: that there is no second look, and no way to the run, is no symptom here."""
+UNDATED = Evidence(
+    kind=EvidenceKind.MISSING,
+    text="how old the log's last line is: say so in context.yaml, observed: {silent_s: 600}",
+    source=Source.LOG,
+)
 
 
 def judge_pasted(given: Given, playbooks: Mapping[str, Playbook], now_t: float) -> Snapshot:
@@ -106,6 +111,8 @@ class _Conclusion:
         if top is not None:
             return self._of(top.playbook), None
         likeliest = self._plausible[0]
+        if likeliest == Verdict.CRASHED and not self._outlook.ends_in_error():
+            return Verdict.BLIND, "unknown"  # nothing moves, and nothing says that it ended
         if likeliest in {Verdict.RUNNING, Verdict.FINISHED}:
             return likeliest, "healthy"
         if not self._outlook.has_any and likeliest not in {Verdict.QUIET, Verdict.INITIALISING}:
@@ -133,11 +140,13 @@ class _Conclusion:
         if parts:
             return ", ".join(parts)
         if verdict == Verdict.CRASHED and self._outlook.ends_in_error():
-            return "the log ends in an error"
+            return f"the log ends in an error: {clipped(self._outlook.last_words() or '')}"
         if self._outlook.is_done:
             return "the log says that the work is done"
         if self._outlook.steps_at_end():
             return "counters move up to the end of the log"
+        if self._outlook.seen_alive:
+            return "the process is there; nothing given tells whether steps go on"
         return "nobody said whether the process lives; judged by the evidence alone"
 
     def _filled(self, verdict: Verdict, why: str, found: Diagnosis) -> Snapshot:
@@ -150,6 +159,9 @@ class _Conclusion:
         confidence = found.confidence
         if found.failure in {"unknown", "healthy"} and not self._outlook.has_any:
             confidence = Confidence.LOW
+        if self._is_undated(verdict):
+            confidence = Confidence.LOW
+            evidence = (*evidence, UNDATED)
         return msgspec.structs.replace(
             live, verdict=verdict, last_verdict=None, failure=found.failure,
             subject=found.subject, severity=found.severity, confidence=confidence,
@@ -161,6 +173,10 @@ class _Conclusion:
             playbook=book.name if book is not None else None, incident=None, wants=(),
             symptoms=self._symptoms, views=self._views(),
         )  # fmt: skip
+
+    def _is_undated(self, verdict: Verdict) -> bool:
+        """A copy of a log ends in movement also when the run hung right after its last line."""
+        return verdict == Verdict.RUNNING and self._outlook.seen_alive is None
 
     def _said(self, why: str) -> tuple[Evidence, ...]:
         return (Evidence(kind=EvidenceKind.FOR, text=why, source=Source.PROCESS),)

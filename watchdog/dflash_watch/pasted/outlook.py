@@ -10,6 +10,7 @@ import re
 
 from dflash_watch.engine import Engine
 from dflash_watch.model import Symptom, Verdict
+from dflash_watch.pasted.echoes import first_own_error
 from dflash_watch.pasted.evidence import Evidence
 from dflash_watch.pasted.interrupt import INTERRUPTS, is_interrupted
 from dflash_watch.readers.facts import TracebackSeen
@@ -19,6 +20,8 @@ YOUNG_S = 300.0
 """Silence below which a run that was seen to step is only quiet."""
 FRESH_LINES = 25
 """A step so near the end of the log is its newest word."""
+OUTLIVED = 3
+"""Steps after an error that make it no end: a bar that is closed prints its last one again."""
 FAR_FROM_END = 400
 """Lines after an error that are too many for it to have been the end."""
 ENDS = frozenset({"worker-failed", "main-process-zombie", "exit-recorded", "gpu-memory-unowned"})
@@ -59,7 +62,9 @@ class Outlook:
         """Somebody saw steps go on."""
         return self._observed.steps_advancing is True
 
-    def _alive(self) -> bool | None:
+    @property
+    def seen_alive(self) -> bool | None:
+        """Did somebody, or a look at the process itself, see it live? None: nothing tells."""
         observed = self._observed
         if observed.process_alive is not None:
             return observed.process_alive
@@ -68,27 +73,36 @@ class Outlook:
         if is_interrupted(self._logs):
             return True
         states = {(one.state or "?")[0] for one in self._listed}
-        if states & set("DRSTtI"):
-            return True
+        return True if states & set("DRSTtI") else None
+
+    def _alive(self) -> bool | None:
+        if self.seen_alive is not None:
+            return self.seen_alive
         if "main-process-zombie" in self._names or self.ends_in_error():
             return False
         return True if self._has_stacks or self.steps_at_end() else None
 
     def ends_in_error(self) -> bool:
         """Are the log's last words those of an end?"""
+        return self.last_words() is not None
+
+    def last_words(self) -> str | None:
+        """The error that the log ends in: its exception, else the line that speaks of an end."""
         track = self._logs.main()
         if track is None:
-            return False
-        if any(_LAST_WORDS.search(line) for line in list(track.lines)[-FRESH_LINES:]):
-            return True
-        raised = self._last_raised()
-        return raised is not None and self._lines() - raised.line < FAR_FROM_END
+            return None
+        last = self._last_raised()
+        if last is not None and self._lines() - last.line < FAR_FROM_END:
+            own = first_own_error(self._logs) or last
+            return f"{own.exception}: {own.message}".strip().rstrip(":")
+        ends = [line for line in list(track.lines)[-FRESH_LINES:] if _LAST_WORDS.search(line)]
+        return ends[0].strip() if ends else None
 
     def _last_raised(self) -> TracebackSeen | None:
         raised = self._logs.tracebacks
         fatal = [one for one in raised if one.fatal and one.exception not in INTERRUPTS]
         last = fatal[-1] if fatal else None
-        return None if last is None or self._logs.steps_since(last) > 0 else last
+        return None if last is None or self._logs.steps_since(last) >= OUTLIVED else last
 
     def steps_at_end(self) -> bool:
         """Do counters still move in the last lines?"""

@@ -13,11 +13,12 @@ from dflash_watch.engine import Engine
 from dflash_watch.frame import Frame
 from dflash_watch.model import Evidence as Told
 from dflash_watch.model import EvidenceKind, Severity, Source, Symptom
+from dflash_watch.pasted.echoes import first_own_error
 from dflash_watch.pasted.evidence import Evidence, PastedProcess
 from dflash_watch.pasted.figures import held_down, spinning, waits_for_data
 from dflash_watch.pasted.outlook import Outlook
 from dflash_watch.readers.gpumodel import GpuText
-from dflash_watch.units import count, percent
+from dflash_watch.units import clipped, count, percent
 
 _MONITOR = re.compile(
     r"(?i)\b(?:\w*exporter|dcgm\w*|nv-hostengine|nvidia-smi|nvtop|nvitop|gpustat|telegraf|collectd"
@@ -61,13 +62,17 @@ def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterato
     left = any(one.name == "gpu-memory-unowned" for one in outlook.symptoms)
     if ended and not left and (not outlook.is_done or outlook.ends_in_error()):
         yield _symptom("main-process-gone", "run", t, "the process is not there any more")
+    raised = first_own_error(engine.window.logs)
+    if not ended and outlook.alive is False and raised is not None and raised.rank is None:
+        text = clipped(f"the log ends in {raised.exception}: {raised.message}")
+        yield _symptom("main-process-gone", "run", t, text, Source.LOG)
     yield from _below_promise(evidence, engine)
     yield from _by_figures(evidence, engine, outlook)
     yield from _unseen_output(evidence, engine, outlook)
     unbound = [one for one in engine.window.logs.signatures if one.failure == "kernels-missing"]
     if unbound:
-        yield _symptom("kernels-unbound", "run", t, unbound[0].text.strip()[:200], Source.LOG)
-    if outlook.is_done and outlook.alive and done is not None and not outlook.steps_advance:
+        yield _symptom("kernels-unbound", "run", t, clipped(unbound[0].text), Source.LOG)
+    if outlook.is_done and outlook.seen_alive and done is not None and not outlook.steps_advance:
         text = f"log says {done.text.strip()[:120]!r}, and the process is still there"
         yield _symptom("exit-overdue", "run", t, text, Source.LOG)
     shown = evidence.log is not None and bool(evidence.log.strip())

@@ -16,6 +16,9 @@ from dflash_watch.render.tables import moment
 from dflash_watch.steps import fill_section, place_values
 from dflash_watch.units import duration
 
+NO_STEP = ("No step is known for this; the sections below may help.", "Nothing.")
+"""For want of a step; for a run that is well."""
+
 
 def render_report(
     snapshot: Snapshot,
@@ -162,7 +165,7 @@ def _stacks(
 def _to_do(snapshot: Snapshot, playbook: Playbook | None, known: dict[str, object]) -> list[str]:
     out = ["## What to do", ""]
     steps = [f"{n}. {printable(step)}" for n, step in enumerate(snapshot.next, 1)]
-    out += [*(steps or ["No step is known for this; the sections below may help."]), ""]
+    out += [*(steps or [NO_STEP[snapshot.failure == "healthy"]]), ""]
     if playbook is None:
         return out
     for name in ("Meaning", "Diagnosis", "Mitigation", "Look-alikes"):
