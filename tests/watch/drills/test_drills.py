@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -131,3 +132,58 @@ def test_a_stopped_program_and_its_children_are_ended(tmp_path):
         ["ps", "-o", "stat=", "-g", str(process.pid)], capture_output=True, text=True, check=False
     ).stdout.split()
     assert all(state.startswith("Z") for state in left)
+
+
+LEAVE = """
+import os, pathlib, signal, sys
+from dflash_watch.drills import ground
+folder = pathlib.Path(sys.argv[1])
+with ground.claimed(folder), ground.tmpfs(folder / "run") as run:
+    (run / "filler").write_bytes(bytes(1000))
+    print("there", flush=True)
+    sys.stdin.read()
+"""
+LATER_S = 2 * ground.YOUNG_S
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own needs root")
+def test_what_a_killed_drill_left_is_removed_by_the_next_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(ground, "CGROUP", tmp_path / "no-groups")
+    left, alive = tmp_path / f"{ground.PREFIX}left", tmp_path / f"{ground.PREFIX}alive"
+    link, outside = tmp_path / f"{ground.PREFIX}link", tmp_path / "outside"
+    for folder in (left, alive, outside):
+        folder.mkdir()
+    link.symlink_to(outside)
+    words = [sys.executable, "-c", LEAVE]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    both = [subprocess.Popen([*words, one], env=environment, **pipes) for one in (left, alive)]
+    try:
+        for one in both:
+            assert one.stdout.readline() == b"there\n"
+        both[0].kill()
+        both[0].wait()
+        ground.sweep(time.time())
+        assert os.path.ismount(left / "run"), "too young to be taken away"
+        ground.sweep(time.time() + LATER_S)
+        assert not left.exists()
+        assert os.path.ismount(alive / "run")
+        assert link.is_symlink()
+        assert outside.is_dir()
+    finally:
+        for one in both:
+            one.communicate()
+        ground.sweep(time.time() + LATER_S)
+    assert not alive.exists()
+
+
+def test_a_group_that_is_still_used_for_a_moment_ends_nothing(tmp_path, monkeypatch):
+    """A killed process leaves its group a little after it was waited for."""
+    monkeypatch.setattr(ground, "EMPTY_WITHIN_S", 0.1)
+    (tmp_path / "group").mkdir()
+    (tmp_path / "group" / "busy").touch()
+    ground.MemoryGroup(tmp_path / "group").remove()
+    (tmp_path / "group" / "busy").unlink()
+    ground.MemoryGroup(tmp_path / "group").remove()
+    assert not (tmp_path / "group").exists()

@@ -11,9 +11,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from dflash_watch.clock import SystemClock
 from dflash_watch.commands.context import Context, stop_on_signals, write_line
 from dflash_watch.commands.values import did_you_mean
-from dflash_watch.drills import report
+from dflash_watch.drills import ground, report
 from dflash_watch.drills.catalog import DRILLS, Drill
 from dflash_watch.drills.trial import Result, run_drill
 from dflash_watch.errors import EXIT_OK, UsageError
@@ -32,6 +33,7 @@ def run(given: Namespace, context: Context) -> int:
         write_line(report.catalog())
         return EXIT_OK
     drills, stop, results = choose(given.fault), stop_on_signals(), []
+    ground.sweep(SystemClock().wall_s())
     try:
         for number, drill in enumerate(drills, 1):
             tell(f"{number}/{len(drills)} {drill.name}: {drill.breaks}")
@@ -68,12 +70,13 @@ def in_folder(drill: Drill, keep: str | None, context: Context, stop: threading.
     Raises:
         UsageError: the folder to keep it in cannot be made.
     """
-    folder = Path(tempfile.mkdtemp(prefix=f"dflash-drill-{drill.name}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{ground.PREFIX}{drill.name}-"))
     try:
-        result = run_drill(drill, folder, context.environment, stop)
-        if keep is not None:
-            keep_folder(folder, Path(keep).expanduser() / drill.name)
-        return result
+        with ground.claimed(folder):
+            result = run_drill(drill, folder, context.environment, stop)
+            if keep is not None:
+                keep_folder(folder, Path(keep).expanduser() / drill.name)
+            return result
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

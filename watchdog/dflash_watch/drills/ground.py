@@ -1,17 +1,23 @@
 """What a drill makes on this machine, each undone whatever happens: processes, mounts, a cgroup.
 
-Nothing outside the drill's own folder is written, but for a memory group of its own.
+Nothing outside the drill's own folder is written, but for a memory group of its own. A drill that
+was killed undoes nothing: what it left is known by a lock that nobody holds, and the next one
+removes it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import importlib.util
 import os
 import shutil
 import signal
+import stat
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +26,13 @@ from dflash_watch.drills.catalog import Need
 TMPFS_BYTES = 128 << 20
 END_S = 10.0
 MNT_DETACH = 2
+UMOUNT_NOFOLLOW = 8
 CGROUP = Path("/sys/fs/cgroup")
+PREFIX = "dflash-drill-"
+YOUNG_S = 60.0
+"""Of what a drill may be making just now, before it holds the lock."""
+EMPTY_WITHIN_S = 5.0
+"""A process that was killed leaves its group a moment later."""
 
 
 def lacks(need: Need) -> str | None:
@@ -127,8 +139,13 @@ class MemoryGroup:
             self._swap.write_text("0" if self._swap.name == "memory.swap.max" else str(most))
 
     def remove(self) -> None:
-        """Empty by now."""
-        self._folder.rmdir()
+        """Once it is empty; what stays after all is left to the next drill."""
+        end_s = time.monotonic() + EMPTY_WITHIN_S
+        while time.monotonic() < end_s:
+            with contextlib.suppress(OSError):
+                self._folder.rmdir()
+                return
+            time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -138,12 +155,63 @@ def memory_group() -> Iterator[MemoryGroup]:
     Raises:
         OSError: not allowed here, or no memory controller.
     """
-    parent = CGROUP / "memory" if (CGROUP / "memory").is_dir() else CGROUP
-    folder = parent / f"dflash-drill-{os.getpid()}"
+    folder = _groups() / f"{PREFIX}{os.getpid()}-{time.monotonic_ns()}"
     folder.mkdir()
     group = MemoryGroup(folder)
     try:
-        group.check()
-        yield group
+        with claimed(folder):
+            group.check()
+            yield group
     finally:
         group.remove()
+
+
+def _groups() -> Path:
+    return CGROUP / "memory" if (CGROUP / "memory").is_dir() else CGROUP
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder, so that no other drill takes it for one left behind."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(lock)
+
+
+def sweep(now_t: float) -> None:
+    """Remove what drills of this user left that were killed: folders, mounts in them, groups.
+
+    Args:
+        now_t: wall clock; what was changed within `YOUNG_S` before it stays.
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if _is_left(folder, now_t):
+            mount = os.fsencode(folder / "run")
+            ctypes.CDLL(None).umount2(mount, MNT_DETACH | UMOUNT_NOFOLLOW)
+            shutil.rmtree(folder, ignore_errors=True)
+    for folder in _groups().glob(f"{PREFIX}*"):
+        if _is_left(folder, now_t):
+            with contextlib.suppress(OSError):  # somebody is in it
+                folder.rmdir()
+
+
+def _is_left(folder: Path, now_t: float) -> bool:
+    try:
+        seen = folder.lstat()
+        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid():
+            return False
+        if seen.st_ctime > now_t - YOUNG_S:
+            return False
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
