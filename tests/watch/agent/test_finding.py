@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -285,7 +286,8 @@ def test_a_run_that_is_not_there_yet_is_found_when_it_comes(program, tmp_path):
     with log.open("wb") as file:
         run = program(stdout=file)
     assert view.update(10.5)["state"] == "none"  # not looked again so soon
-    assert view.update(13.0)["root_pid"] == run.pid
+    later_s = itertools.count(13.0, 3.0)
+    assert wait_for(lambda: view.update(next(later_s)).get("root_pid")) == run.pid
 
 
 def test_a_run_that_ends_is_gone_and_its_successor_takes_over(program, tmp_path):

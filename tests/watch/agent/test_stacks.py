@@ -74,7 +74,8 @@ def test_a_thread_in_d_is_noted_and_the_target_goes_on(d_state):  # noqa: F811 -
 
 
 def test_without_py_spy_the_kernels_view_stands_in(two_threads):
-    wait_for(lambda: state_of(two_threads.pid) == "S")
+    tids = [int(task.name) for task in Path(f"/proc/{two_threads.pid}/task").iterdir()]
+    wait_for(lambda: {state_of(tid) for tid in tids} == {"S"})
     sample = stacks.take_stacks("/proc", two_threads.pid, "A", None)
     assert sample["tool"] == "kernel"
     assert "no py-spy here" in sample["error"]
