@@ -58,6 +58,10 @@ class StepGap:
     over_s: float
 
 
+RANKS_APART = 10
+"""Steps by which ranks that write one log may differ in one look; a larger fall is a new start."""
+
+
 class Progress:
     """Follows steps, phases and work of one run."""
 
@@ -180,7 +184,8 @@ class Progress:
         if self.first_step_t is None:
             self.first_step_t = t
         last_t, before = self.last_step_t, self.step or 0
-        if last_t is None or t > last_t or (t == last_t and step > before):
+        anew = source == "log" and step < before - RANKS_APART  # the log of several starts
+        if last_t is None or t > last_t or (t == last_t and (step > before or anew)):
             self.last_step_t, self.source = t, source
             if not self.pace or t - self.pace[-1][0] >= 5.0:
                 self.pace.append((t, step))

@@ -51,6 +51,19 @@ def test_the_same_number_again_is_no_progress():
     assert progress.last_step_t == T0 + 4
 
 
+def test_in_a_log_of_several_starts_the_newest_step_counts_not_the_highest():
+    lines = [*range(104), *range(40)]
+    text = "".join(f"step {i} loss 2.0\n" for i in lines)
+    _, progress = follow(*frames(2, logs=lambda i: log(text if i == 0 else "")))
+    assert progress.step == 39
+
+
+def test_ranks_that_write_one_log_do_not_set_the_step_back():
+    text = "".join(f"step {i + 4 * (i % 2)} loss 2.0\n" for i in range(40))
+    _, progress = follow(*frames(2, logs=lambda i: log(text if i == 0 else "")))
+    assert progress.step == 43
+
+
 def test_an_evaluation_bar_beside_the_training_bar_does_not_take_its_place():
     training = frames(5, logs=lambda i: log(f"\r 50%|## | {100 + i}/1000 [00:05<00:05, 9.0it/s]"))
     small = frames(

@@ -64,7 +64,10 @@ def _by_stacks(view: View) -> Iterator[Answer]:
     frozen = frozen_threads(view)
     locked = [one for one in frozen if one.wait in {"lock", "file-lock"}]
     inside = all(one.wait in INSIDE for one in frozen) and len(view.window.tracks.processes) == 1
-    if view.comparison is None or not view.is_due() or (len(locked) < 2 and not inside):
+    if view.comparison is not None and len(locked) < 2 and not inside:
+        yield missing("run", "a circle of waits: the stacks taken show none that is closed")
+        return
+    if view.comparison is None or not view.is_due():
         yield missing("run", "who waits for whom: neither the run nor its stacks tell")
         return
     span_s = view.comparison.span_s

@@ -28,7 +28,7 @@ from dflash_watch.pasted.interrupt import interrupted_stacks
 from dflash_watch.pasted.outlook import Outlook
 from dflash_watch.pasted.records import build_options, build_records
 from dflash_watch.pasted.sights import late_sights, sights
-from dflash_watch.pasted.signs import signs_at_end, signs_in_stacks
+from dflash_watch.pasted.signs import places, signs_at_end, signs_in_stacks
 from dflash_watch.playbooks import Playbook
 from dflash_watch.steps import fill_next
 from dflash_watch.units import clipped, duration
@@ -137,12 +137,15 @@ class _Conclusion:
             parts.append("no first step yet")
         if observed.steps_advancing is not None:
             parts.append("steps go on" if observed.steps_advancing else "steps do not go on")
-        if parts:
-            return ", ".join(parts)
+        return ", ".join(parts) or self._by_evidence(verdict)
+
+    def _by_evidence(self, verdict: Verdict) -> str:
         if verdict == Verdict.CRASHED and self._outlook.ends_in_error():
             return f"the log ends in an error: {clipped(self._outlook.last_words() or '')}"
         if self._outlook.is_done:
             return "the log says that the work is done"
+        if self._given.all_stacks and verdict not in {Verdict.RUNNING, Verdict.SLOW}:
+            return "its stacks were taken, so it is alive; nobody said whether steps go on"
         if self._outlook.steps_at_end():
             return "counters move up to the end of the log"
         if self._outlook.seen_alive:
@@ -155,7 +158,8 @@ class _Conclusion:
         steps = book.next if book is not None else ()
         look = settling_look(live.views) if found.failure == "unknown" else None
         values: dict[str, object] = {"subject": found.subject, "log": "log.txt"}
-        evidence = (*self._said(why), *found.evidence, *self._missing())
+        stand = places(self._given.all_stacks) if found.failure == "unknown" else ()
+        evidence = (*self._said(why), *found.evidence, *stand, *self._missing())
         confidence = found.confidence
         if found.failure in {"unknown", "healthy"} and not self._outlook.has_any:
             confidence = Confidence.LOW

@@ -6,7 +6,9 @@ thread stood, or the last line that was written, is all there is.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -16,10 +18,13 @@ from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.signatures import Matcher
 from dflash_watch.readers.stacks import label_of, leaf_of, short_file
 from dflash_watch.readers.waits import is_helper, wait_reason
+from dflash_watch.readers.waitwords import WAIT_WORDS
+from dflash_watch.units import clipped
 
 END_LINES = 12
 """Newest lines of a log that are its end."""
-MOST_THREADS = 2000
+MOST_THREADS, MOST_PLACES = 2000, 6
+OF_PYTHON = sys.stdlib_module_names
 MUTUAL = frozenset({"lock", "queue-get", "queue-put", "peer"})
 """Waits that another thread of the same process has to end."""
 WAITS = MUTUAL | {"join", "condition"}
@@ -66,6 +71,38 @@ def _standing(threads: Sequence[ThreadStack]) -> list[str]:
         mutual += wait in MUTUAL
         told.append(f"{label_of(thread)} {wait} at {leaf_of(thread)}")
     return told if mutual >= 2 else []
+
+
+def places(samples: Sequence[StackSample]) -> tuple[Evidence, ...]:
+    """Where the threads of the newest dump stand, and which own code leads there.
+
+    Args:
+        samples: as given, oldest first.
+    """
+    readable = [one for one in samples if one.threads]
+    threads = [one for one in readable[-1].threads if not is_helper(one)] if readable else []
+    threads.sort(key=lambda one: one.name != "MainThread")
+    return tuple(
+        Evidence(kind=EvidenceKind.FOR, text=_place(one), source=Source.STACKS)
+        for one in threads[:MOST_PLACES]
+    )
+
+
+def _place(thread: ThreadStack) -> str:
+    wait = wait_reason(thread)
+    doing = "" if wait in {"none", "unknown"} else f", {WAIT_WORDS.get(wait, wait)}"
+    own = next((one for one in thread.frames[1:] if _is_own(one.file)), None)
+    own = None if thread.frames and _is_own(thread.frames[0].file) else own
+    called = f", called by {own.name} {own.file}:{own.line}" if own is not None else ""
+    return clipped(f"{label_of(thread)}: {leaf_of(thread)}{doing}{called}")
+
+
+def _is_own(file: str) -> bool:
+    """A script, neither of Python's own library nor of an installed package."""
+    short = short_file(file)
+    if short.startswith("<") or not short.endswith(".py") or Path(short).stem in OF_PYTHON:
+        return False
+    return short.startswith("/") or "/" not in short
 
 
 def signs_at_end(

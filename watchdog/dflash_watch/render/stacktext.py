@@ -14,6 +14,7 @@ from dflash_watch.readers.stacks import (
     group_threads,
     label_of,
 )
+from dflash_watch.readers.waitwords import WAIT_WORDS
 from dflash_watch.units import duration, percent
 from dflash_watch.window.waits import read_stack_waits
 
@@ -21,37 +22,6 @@ NAMES_LIMIT = 12
 FRAMES_LIMIT = 60
 MOST_TARGETS = 4
 """Threads named that could end a wait."""
-_WAIT = {
-    "queue-get": "waits for an item of a queue",
-    "queue-put": "waits for room in a queue",
-    "lock": "waits for a lock",
-    "file-lock": "waits for a lock file",
-    "join": "waits for a thread or process to end",
-    "subprocess": "waits for a child process",
-    "collective": "in a collective: waits for its peers",
-    "peer": "waits for its peers",
-    "device": "waits for the device",
-    "socket": "waits for the network",
-    "sleep": "sleeps",
-    "poll": "waits for input",
-    "condition": "waits to be woken",
-    "storage": "waits for network storage (state D)",
-    "disk": "waits for a disk or driver (state D)",
-    "stopped": "stopped by a signal",
-    "traced": "held by a tracer",
-    "pipe": "waits on a pipe",
-    "read": "waits in a read",
-    "output": "writes, and nobody takes it",
-    "file": "in a file operation",
-    "gil": "waits for the interpreter lock",
-    "tune": "tunes a kernel",
-    "compile": "compiles",
-    "save": "saves",
-    "load": "loads",
-    "import": "imports",
-    "none": "runs",
-    "unknown": "not known",
-}
 _CHANGE = {
     "blocked": "same place, no CPU",
     "still": "same place, CPU not known",
@@ -131,13 +101,15 @@ def render_processes(
         named = [(names or {}).get(pid, f"process {pid}") for pid in one.pids[:NAMES_LIMIT]]
         rest = len(one.pids) - len(named)
         who = ", ".join(named) + (f" and {rest} more" if rest else "")
-        out.append(f"  {who}: {one.leaf}, {_WAIT.get(one.wait, one.wait)}")
+        out.append(f"  {who}: {one.leaf}, {WAIT_WORDS.get(one.wait, one.wait)}")
     return [*out, ""]
 
 
 def _group(group: Group) -> list[str]:
     count = f"{len(group.threads)} threads " if len(group.threads) > 1 else ""
-    out = [f"{count}{_names(group.threads)}: {_WAIT.get(group.wait, group.wait)}{_kernel(group)}"]
+    out = [
+        f"{count}{_names(group.threads)}: {WAIT_WORDS.get(group.wait, group.wait)}{_kernel(group)}"
+    ]
     for frame in group.frames[:FRAMES_LIMIT]:
         line = f":{frame.line}" if frame.line else ""
         out.append(f"    {frame.name} ({frame.file}{line})")
@@ -222,4 +194,4 @@ def _graph(comparison: Comparison) -> list[str]:
 def _told(one: ThreadChange) -> str:
     name = one.name or f"thread {one.tid}"
     cpu = "" if one.cpu_ratio is None else f", CPU {percent(one.cpu_ratio)}"
-    return f"{name}: {one.leaf}, {_WAIT.get(one.wait, one.wait)}{cpu}"
+    return f"{name}: {one.leaf}, {WAIT_WORDS.get(one.wait, one.wait)}{cpu}"

@@ -1,0 +1,35 @@
+"""What each reason of `waits.wait_reason` says to people."""
+
+from __future__ import annotations
+
+WAIT_WORDS = {
+    "queue-get": "waits for an item of a queue",
+    "queue-put": "waits for room in a queue",
+    "lock": "waits for a lock",
+    "file-lock": "waits for a lock file",
+    "join": "waits for a thread or process to end",
+    "subprocess": "waits for a child process",
+    "collective": "in a collective: waits for its peers",
+    "peer": "waits for its peers",
+    "device": "waits for the device",
+    "socket": "waits for the network",
+    "sleep": "sleeps",
+    "poll": "waits for input",
+    "condition": "waits to be woken",
+    "storage": "waits for network storage (state D)",
+    "disk": "waits for a disk or driver (state D)",
+    "stopped": "stopped by a signal",
+    "traced": "held by a tracer",
+    "pipe": "waits on a pipe",
+    "read": "waits in a read",
+    "output": "writes, and nobody takes it",
+    "file": "in a file operation",
+    "gil": "waits for the interpreter lock",
+    "tune": "tunes a kernel",
+    "compile": "compiles",
+    "save": "saves",
+    "load": "loads",
+    "import": "imports",
+    "none": "runs",
+    "unknown": "not known",
+}
