@@ -16,6 +16,8 @@ from dflash_watch.model import Record
 BLEND = 0.5
 """Weight of the newest run: one odd run does not stay for ever."""
 LONGEST_S = 7 * 86400.0
+MOST = 10**12
+"""Steps, or seconds of the clock."""
 MOST_PHASES = 16
 _PYTHON = re.compile(r"^(?:python|pypy)[\d.]*$")
 _NUMBER = re.compile(r"\d[\d._]*(?:e[+-]?\d+)?")
@@ -86,11 +88,13 @@ def profile_from_data(data: object) -> Profile | None:
         return None
     known = {str(name): _seconds(one) for name, one in list(phases.items())[:MOST_PHASES]}
     used_t = data.get("used_t")
+    if not isinstance(used_t, int | float) or not 0 <= used_t < MOST:
+        used_t = 0.0
     return Profile(
         limit_s=limit_s,
-        steps=max(steps, 0),
+        steps=min(max(steps, 0), MOST),
         phases={name: one for name, one in known.items() if one is not None},
-        used_t=float(used_t) if isinstance(used_t, int | float) else 0.0,
+        used_t=float(used_t),
     )
 
 

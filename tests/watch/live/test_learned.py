@@ -1,5 +1,10 @@
 """Learned limits between two watchings."""
 
+import json
+import os
+from pathlib import Path
+
+import pytest
 from dflash_watch.clock import SystemClock
 from dflash_watch.commands.learned import (
     MOST_PROFILES,
@@ -93,3 +98,47 @@ def test_profiles_that_cannot_be_read_are_none(tmp_path):
     for text in ("[]", '{"profiles": 3}', '{"profiles": {"a": 7}}', "\0\xff"):
         path.write_text(text)
         assert read_profiles(path) == {}
+
+
+DEEP, WILD = "[" * 200_000, "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DEEP,
+        f'{{"profiles": {{"a": {{"limit_s": 5, "steps": 1, "phases": {{}}, "used_t": {WILD}}}}}}}',
+        f'{{"profiles": {{"a": {{"limit_s": {WILD}, "steps": {WILD}, "phases": {{}}}}}}}}',
+        f'{{"identity": 5, "gaps": {{"a": [{WILD}]}}, "steps": {{"a": {WILD}}}, "over_s": 1}}',
+        '{"identity": [1], "gaps": 5, "steps": [], "over_s": null, "phases": "x"}',
+    ],
+)
+def test_files_of_anybody_end_nothing_and_are_written_anew(text, tmp_path):
+    for name in ("limits.json", "profiles.json"):
+        (tmp_path / name).write_text(text)
+    read_limits(tmp_path / "limits.json")
+    read_profiles(tmp_path / "profiles.json")
+    keeper = LimitsKeeper(tmp_path / "limits.json", SystemClock(), tmp_path / "profiles.json")
+    profile = Profile(limit_s=1.0, steps=9, phases={}, used_t=5.0)
+    keeper.close(learned(), 5, ("mine", profile))
+    assert read_limits(tmp_path / "limits.json").identity == "run/7/100"
+    assert read_profiles(tmp_path / "profiles.json")["mine"] == profile
+
+
+def test_a_pipe_or_a_folder_in_their_place_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "huge").write_bytes(bytes(2 << 20))
+    for path in (tmp_path / "pipe", tmp_path / "huge", tmp_path, Path("/dev/zero")):
+        assert read_limits(path) is None
+        assert read_profiles(path) == {}
+
+
+def test_what_a_later_version_learned_is_neither_understood_nor_overwritten(tmp_path):
+    newer = json.dumps({"schema": 2, "profiles": {}, "identity": "run/7/100", "gaps": {}})
+    limits, profiles = tmp_path / "limits.json", tmp_path / "profiles.json"
+    for path in (limits, profiles):
+        path.write_text(newer)
+    assert read_limits(limits) is None
+    keeper = LimitsKeeper(limits, SystemClock(), profiles)
+    keeper.close(learned(), 5, ("mine", Profile(limit_s=1.0, steps=9, phases={}, used_t=5.0)))
+    assert limits.read_text() == profiles.read_text() == newer

@@ -11,6 +11,8 @@ import hashlib
 import json
 import logging
 import os
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ SAVE_EVERY_S = 60.0
 MOST_PROFILES = 100
 """Commands remembered; those not seen for longest are forgotten."""
 MOST_BYTES = 1 << 20
+SCHEMA = 1
 logger = logging.getLogger(__name__)
 
 
@@ -37,11 +40,28 @@ def limits_path(folder: Path, place: Place, target: TargetChoice) -> Path:
 
 def read_limits(path: Path) -> LearnedLimits | None:
     """What was learned before; None when there is nothing that can be read."""
+    data = _stored(path)
+    return LearnedLimits.from_data(data) if data and not _is_newer(data) else None
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """What lies there, by anybody, never waiting for it; empty when it is nothing of ours."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return LearnedLimits.from_data(data) if isinstance(data, dict) else None
+        # A pipe is opened at once, and is no regular file.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+            seen = os.fstat(file.fileno())
+            if not stat.S_ISREG(seen.st_mode) or seen.st_size > MOST_BYTES:
+                return {}
+            data = json.loads(file.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _is_newer(data: Mapping[str, Any]) -> bool:
+    """Of a later version: not understood here, and not to be overwritten."""
+    schema = data.get("schema")
+    return isinstance(schema, int) and schema > SCHEMA
 
 
 def profiles_path(folder: Path) -> Path:
@@ -51,13 +71,8 @@ def profiles_path(folder: Path) -> Path:
 
 def read_profiles(path: Path) -> dict[str, Profile]:
     """Profiles by their name; what cannot be believed is left out."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            return {}
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    kept = data.get("profiles") if isinstance(data, dict) else None
+    data = _stored(path)
+    kept = None if _is_newer(data) else data.get("profiles")
     found = {
         str(key): profile_from_data(one)
         for key, one in (kept.items() if isinstance(kept, dict) else ())
@@ -105,9 +120,11 @@ class LimitsKeeper:
             known = {**read_profiles(self._profiles), key: one}
             newest = sorted(known.items(), key=lambda kept: kept[1].used_t)[-MOST_PROFILES:]
             told = {name: msgspec.to_builtins(kept) for name, kept in newest}
-            self._put(self._profiles, {"schema": 1, "profiles": told})
+            self._put(self._profiles, {"schema": SCHEMA, "profiles": told})
 
     def _put(self, path: Path, data: dict[str, Any]) -> None:
+        if _is_newer(_stored(path)):
+            return
         new = path.with_suffix(f".{os.getpid()}.new")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
