@@ -15,27 +15,28 @@ def sample_anchors(
 ) -> tuple[Tensor, Tensor]:
     """Anchors of each row without replacement, sorted; as many for every row.
 
+    No row has room for more anchors than it has tokens, so there never are more: each would cost
+    the memory of a block and teach nothing.
+
     A position may be an anchor when its token and the next are supervised, as at inference: the
     anchor is a token that the target gave, and there is at least one position to draft.
 
     Args:
         supervised_BT: bool, True where the loss counts.
-        num_anchors: A.
+        num_anchors: at most.
         generator: one stream a batch.
 
     Returns:
-        anchors_BA (int64, ascending; 0 where not valid) and valid_BA (bool).
+        anchors_BA (int64, ascending; 0 where not valid) and valid_BA (bool); A is `num_anchors`,
+        or T where that is less.
     """
     allowed_BT = torch.zeros_like(supervised_BT)
     allowed_BT[:, 1:-1] = supervised_BT[:, 1:-1] & supervised_BT[:, 2:]
     keys_BT = torch.rand(supervised_BT.shape, generator=generator)
     keys_BT = keys_BT.masked_fill(~allowed_BT, -1.0)
     top = keys_BT.topk(min(num_anchors, keys_BT.shape[1]), dim=1)
-    missing = num_anchors - top.values.shape[1]
-    picked_BA = torch.nn.functional.pad(top.indices, (0, missing))
-    valid_BA = torch.nn.functional.pad(top.values >= 0, (0, missing))
     length = supervised_BT.shape[1]
-    order_BA = torch.where(valid_BA, picked_BA, length).sort(dim=1).values
+    order_BA = torch.where(top.values >= 0, top.indices, length).sort(dim=1).values
     valid_BA = order_BA < length
     return torch.where(valid_BA, order_BA, 0), valid_BA
 

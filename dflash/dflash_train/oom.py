@@ -58,7 +58,8 @@ def advice(config: Config) -> str:
     said = [f"data.rows below {config.data.rows}"] if config.data.rows > 1 else []
     if len(config.data.buckets) > 1:
         said.append(f"data.buckets without {config.data.buckets[-1]}")
-    said.append(f"loss.num_anchors below {config.loss.num_anchors}")
+    most = min(config.loss.num_anchors, *config.data.buckets[-1:])  # no row has more than tokens
+    said.append(f"loss.num_anchors below {most}")
     if not config.optim.gradient_checkpointing:
         said.append("optim.gradient_checkpointing=true")
     return "try " + ", or ".join(said)

@@ -16,7 +16,7 @@ rows = st.lists(st.booleans(), min_size=3, max_size=30)
 def test_anchors_are_distinct_ascending_and_have_something_to_draft(row, count, seed):
     supervised = torch.tensor([row])
     anchors, valid = sample_anchors(supervised, count, streams.generator(seed, "anchors"))
-    assert anchors.shape == valid.shape == (1, count)
+    assert anchors.shape == valid.shape == (1, min(count, len(row)))
     picked = anchors[valid].tolist()
     assert picked == sorted(set(picked))
     allowed = [i for i in range(1, len(row) - 1) if row[i] and row[i + 1]]

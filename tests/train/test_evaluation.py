@@ -193,7 +193,9 @@ def test_the_command_prints_a_table_and_one_object(evaluated, capsys):
     assert "tokens a verify step, 8 at most" in table
     newest = evaluated / "checkpoints" / "step-00000012"
     assert cli.main(["evaluate", "--checkpoint", str(newest), "--json", "--at-least", "8.5"]) == 1
-    record = json.loads(capsys.readouterr().out)
+    seen = capsys.readouterr()
+    record = json.loads(seen.out)
+    assert seen.err.endswith(f" {record['acceptance_length']:.2f}, expected 8.5 or more\n")
     assert record["step"] == 12
     assert sum(record["histogram"]) == record["verify_steps"]
 

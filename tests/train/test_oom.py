@@ -45,4 +45,6 @@ def test_only_settings_that_can_go_lower_are_named(small):
         small, ["data.rows=1", "data.buckets=128", "optim.gradient_checkpointing=true"]
     )
     assert advice(tight) == "try loss.num_anchors below 6"
+    many = parse_overrides(tight, ["loss.num_anchors=512"])
+    assert advice(many) == "try loss.num_anchors below 128", "more find no place in a row"
     assert len(first_rows(batch_of(small), 1).input_ids_BT) == 1

@@ -287,6 +287,7 @@ def test_a_plan_that_cannot_be_read_is_one_line_and_exit_64(words, said, capsys)
     assert len(err.splitlines()) == 1
 
 
+MANY_SCORES = ("loss.num_anchors=2000", "drafter.num_heads=512")
 SCARCE = """
 import resource, sys
 import torch
@@ -309,7 +310,7 @@ for check in examine(bench):
 
 def test_want_of_memory_names_the_bucket_the_amount_and_what_to_change():
     done = subprocess.run(
-        [sys.executable, "-c", SCARCE, *SMALL, "loss.num_anchors=2000", "data.buckets=64,96,128"],
+        [sys.executable, "-c", SCARCE, *SMALL, *MANY_SCORES, "data.buckets=64,96,128"],
         capture_output=True,
         text=True,
         check=False,
@@ -319,7 +320,10 @@ def test_want_of_memory_names_the_bucket_the_amount_and_what_to_change():
     memory, duration, leak = done.stdout.splitlines()
     assert "out of memory on cpu: " in memory
     assert "GB more for 1 rows of the bucket 128" in memory
-    assert "try data.rows below 2, or data.buckets without 128, or loss.num_anchors" in memory
+    assert (
+        "try data.rows below 2, or data.buckets without 128, or loss.num_anchors below 128"
+        in memory
+    )
     assert "not looked at: the memory does not suffice" in duration
     assert "not looked at" in leak
 

@@ -244,6 +244,7 @@ def refusals(place):
         ("cut.jsonl.gz", (), "cut.jsonl.gz: Compressed file ended before"),
         ("none.parquet", (), "none.parquet: Parquet file size is 4 bytes"),
         ("nowhere.jsonl", (), "No such file or directory"),
+        ("nowhere", (), "No such file or directory; expected a file of chats or text"),
         ("chats.jsonl", ("--max-bad", "3"), "more than 3 bad lines, at line 292: not JSON"),
         ("chats.jsonl", unsound, "the assistant's tokens cannot be told from it"),
         ("chats.jsonl", unheard, "renders the same with enable_thinking on and off"),

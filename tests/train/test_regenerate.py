@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 from dflash_train import cli
+from dflash_train.commands.prepare import render_header
 from dflash_train.config import TargetConfig
 from dflash_train.corpus import shards
 from dflash_train.corpus.encode import AnswerOptions
@@ -123,6 +124,10 @@ def test_the_header_says_whose_words_they_are_and_what_became_of_each_line(greed
     assert (options["temperature"], options["max_new_tokens"]) == (0.0, 12)
     assert options["fingerprint"]
     assert header["counts"]["bad"] == 2
+    table = render_header(header, greedy)
+    assert "documents beyond one a line: each answer is one" in table
+    assert "turns that the template shows otherwise" not in table
+    assert "answers broken off at --max-new-tokens or --max-length" in table
     assert header["counts"]["answered"] == 8
     problems = (greedy / "problems.jsonl").read_text()
     assert "a text, expected messages: nothing in it can be answered" in problems

@@ -74,4 +74,9 @@ def run(given: argparse.Namespace) -> int:
     else:
         sys.stdout.write("\n".join([subject.name, *evaluation_text.table(found)]) + "\n")
     length = found.acceptance.length or 0.0
-    return EXIT_DONE if given.at_least is None or length >= given.at_least else EXIT_FAILED
+    if given.at_least is None or length >= given.at_least:
+        return EXIT_DONE
+    sys.stderr.write(
+        f"dflash-train: acceptance length {length:.2f}, expected {given.at_least:g} or more\n"
+    )
+    return EXIT_FAILED

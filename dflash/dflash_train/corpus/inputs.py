@@ -48,6 +48,11 @@ def survey(path: Path) -> Input:
     Raises:
         UsageError: not there, not readable, empty, or of a form that is not known.
     """
+    if not path.exists():
+        raise UsageError(
+            f"--data {path}: No such file or directory",
+            hint="expected a file of chats or text, or a folder that prepare wrote",
+        )
     form = form_of(path)
     digest, count, first = hashlib.sha256(), 0, b""
     for line in lines_of(path):
