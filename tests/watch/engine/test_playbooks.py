@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 
 import pytest
 from contract.test_playbooks import FAILURES
@@ -66,3 +68,33 @@ def test_every_symptom_is_used_by_some_playbook():
         used |= {one for group in book.requires for one in group.split("|")}
         used |= {*book.supports, *book.contradicts, *book.explains}
     assert set(catalogue()) - {"logged"} <= used
+
+
+def texts():
+    for name, book in load_playbooks().items():
+        yield name, "\n".join([*book.next, *book.sections.values()])
+
+
+def test_no_step_lowers_the_hard_limit_of_a_running_process():
+    commands = [found for _, text in texts() for found in re.findall(r"--nofile=\S*?\d+(.)", text)]
+    assert commands
+    assert set(commands) == {":"}
+
+
+def test_the_look_for_the_writer_of_a_log_names_its_pid(tmp_path):
+    text = load_playbooks()["wrong-process"].sections["Diagnosis"]
+    command = re.search(r"`(find /proc[^`]+)`", text).group(1)
+    with (tmp_path / "my-train.log").open("w"):
+        told = subprocess.run(
+            ["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60
+        ).stdout
+    assert f"/proc/{os.getpid()}/fd/" in told
+
+
+def test_nobody_is_promised_a_checkpoint_by_a_signal_that_only_our_trainer_handles():
+    promises = [
+        line for _, text in texts() for line in text.splitlines()
+        if "kill -TERM" in line and re.search(r"ends? with one|writes? (?:a checkpoint|one)", line)
+    ]  # fmt: skip
+    assert promises
+    assert all("dflash-train" in line or "of this toolkit" in line for line in promises)
