@@ -30,6 +30,10 @@ class UsageError(WatchError, ValueError):
     exit_code = EXIT_USAGE
 
 
+class OutputError(WatchError, OSError):
+    """Standard output takes nothing more: a full disk, a broken device. Not a reader that left."""
+
+
 class LinkError(WatchError, ConnectionError):
     """The way to the run is broken; says nothing about the run."""
 

@@ -66,3 +66,17 @@ def test_a_terminal_and_a_file_are_never_without_reader(tmp_path: Path) -> None:
     assert not is_unread(far)
     os.close(near)
     os.close(far)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["explain nan-loss", "explain", "drill --list", "incidents", "diagnose --log /proc/version"],
+)
+def test_a_full_disk_behind_standard_output_is_one_line(words: str, bench: Bench) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dflash_watch.cli", *words.split()],
+            env=bench.environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "Traceback" not in done.stderr

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+from dflash_watch.errors import OutputError
 from dflash_watch.readers.lines import printable_lines
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,14 +77,21 @@ def write_line(line: str, *, has_colour: bool = False) -> None:
         has_colour: colours of ours stay in it.
 
     Raises:
-        OSError: the reader is gone.
+        BrokenPipeError: the reader is gone.
+        OutputError: it cannot be written, a full disk for one.
     """
     parts = _COLOUR.split(line) if has_colour else [line]  # every second part is a colour
     parts[::2] = [printable_lines(part) for part in parts[::2]]
     line = "".join(parts)
     rest = memoryview((line + "\n").encode("utf-8", "replace"))
-    while rest:
-        rest = rest[os.write(STDOUT, rest) :]
+    try:
+        while rest:
+            rest = rest[os.write(STDOUT, rest) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        hint = "make room, or write elsewhere"
+        raise OutputError(f"standard output: {error.strerror}", hint=hint) from error
 
 
 def state_dir() -> Path:
