@@ -12,7 +12,10 @@ from dflash_watch.pasted.files import read_folder
 from dflash_watch.pasted.judge import judge_pasted
 from dflash_watch.playbooks import load_playbooks
 
-ENTRIES = yaml.safe_load((Path(__file__).parent / "wordings.yaml").read_text())
+WORDINGS, REPORTS = (
+    yaml.safe_load((Path(__file__).parent / name).read_text())
+    for name in ("wordings.yaml", "reports.yaml")
+)
 FILES = {"log": "log.txt", "stacks": "stacks.txt", "gpus": "nvidia-smi.txt", "ps": "ps.txt"}
 OBSERVED = {
     "alive": "process_alive", "silent": "silent_s", "steps": "steps_advancing",
@@ -31,11 +34,13 @@ def paste(entry: dict[str, Any], folder: Path) -> Path:
     facts: dict[str, Any] = {"observed": observed}
     if entry.get("gpu_table") == "empty":
         facts["gpu_processes"] = [[]]
+    if "processes" in entry:
+        facts["processes"] = entry["processes"]
     (folder / "context.yaml").write_text(yaml.safe_dump(facts))
     return folder
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
+@pytest.mark.parametrize("entry", [*WORDINGS, *REPORTS], ids=lambda entry: entry["name"])
 def test_a_wording_is_read_as_its_mechanism(entry, tmp_path):
     seen = judge_pasted(read_folder(paste(entry, tmp_path)), books(), T0)
     said = f"{seen.verdict}/{seen.failure}: {seen.summary}"
@@ -56,3 +61,15 @@ def test_a_copied_log_that_ends_in_steps_is_not_held_for_a_sure_sign_of_life(tmp
     assert "silent_s" in " ".join(one.text for one in seen.evidence if one.kind == "missing")
     seen = judge_pasted(read_folder(paste({**entry, "steps": True}, tmp_path)), books(), T0)
     assert (seen.verdict, seen.confidence) == ("running", "high")
+
+
+def test_most_reports_are_named_without_a_word_from_the_person(tmp_path):
+    missed = []
+    for number, entry in enumerate(REPORTS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        bare = {key: value for key, value in entry.items() if key not in OBSERVED}
+        seen = judge_pasted(read_folder(paste(bare, folder)), books(), T0)
+        if seen.failure not in entry["is"]:
+            missed.append(f"{entry['name']}: {seen.verdict}/{seen.failure}")
+    assert len(missed) <= len(REPORTS) // 20, missed

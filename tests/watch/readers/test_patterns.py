@@ -65,7 +65,8 @@ def test_no_case_would_be_missed_for_want_of_the_fixed_text():
 @given(st.data())
 def test_a_text_that_matches_a_made_up_pattern_holds_its_fixed_text(data):
     words = st.sampled_from(["abc", "defg", "x", r"\w*", r"\d+", "hij?", "[kl]mn"])
-    inner = st.lists(words, min_size=1, max_size=3).map("".join)
+    fixed = st.sampled_from(["abc", "defg", "x", "hij?", "[kl]mn"])  # a repeated star may never end
+    inner = st.lists(fixed, min_size=1, max_size=3).map("".join)
     group = st.lists(inner, min_size=1, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})")
     counted = st.tuples(group, st.sampled_from(["", "?", "*", "+", "{0,2}", "{2}"])).map("".join)
     pattern = "".join(data.draw(st.lists(st.one_of(words, counted), min_size=1, max_size=5)))

@@ -121,7 +121,9 @@ class _Conclusion:
 
     def _of(self, book: Playbook) -> Verdict:
         """What the person observed comes first, then what this failure usually makes of a run."""
-        if self._outlook.alive is None or self._given.observed.silent_s is None:
+        told = self._outlook.alive is not None and self._given.observed.silent_s is not None
+        moves = self._outlook.steps_advance or self._outlook.steps_at_end()
+        if not told and (moves or book.verdicts[0] != Verdict.RUNNING):
             return next(one for one in book.verdicts if one in self._plausible)
         return next(one for one in self._plausible if one in book.verdicts)
 

@@ -29,8 +29,9 @@ CAUSES = ("logged-", "log-end-", "stacked-", "allocation-", "memory-kill", "driv
 """Beginnings of symptoms that tell why a process ended."""
 _TROUBLE = re.compile(r"(?i)error|exception|fail|fatal|kill|abort|signal|traceback|panic|terminat")
 _LAST_WORDS = re.compile(
-    r"(?i)exit ?code|exit status|exited|^\s*(?:killed|aborted|segmentation fault|bus error)\b"
-    r"|core dumped|terminate called|terminating|fatal (?:python )?error|slurmstepd|childfailederror"
+    r"(?i)exit ?code|exit status|exited|core dumped"
+    r"|(?:^|\])\s*(?:killed|aborted|segmentation fault|bus error)\b"
+    r"|terminate called|terminating|fatal (?:python )?error|slurmstepd|childfailederror"
     r"|process group has been shut down|job (?:was )?cancelled|sending process \d+ closing signal"
 )
 
@@ -109,6 +110,10 @@ class Outlook:
         newest = self._logs.newest_step_line()
         return newest is not None and self._lines() - newest < FRESH_LINES
 
+    def _ends_in_step(self) -> bool:
+        newest = self._logs.newest_step_line()
+        return newest is not None and self._lines() - newest <= 1
+
     def _lines(self) -> int:
         track = self._logs.main()
         return track.num_lines if track is not None else 0
@@ -133,13 +138,17 @@ class Outlook:
         if self.is_done:
             return V.FINISHED, V.CRASHED, V.STALLED, V.BLIND
         if self.steps_at_end():
-            return V.RUNNING, V.SLOW, V.CRASHED, V.STALLED, V.BLIND, V.QUIET
+            moving = V.RUNNING, V.SLOW, V.CRASHED, V.STALLED, V.BLIND
+            return moving if self._ends_in_step() else (*moving, V.QUIET)
         return V.CRASHED, V.STALLED, V.BLIND, V.SLOW, V.RUNNING, V.INITIALISING, V.QUIET
 
     def _has_cause(self) -> bool:
         """Does anything say how it ended? Gone without a word is not seen, not crashed."""
-        if self._names & ENDS or any(name.startswith(CAUSES) for name in self._names):
-            return True
+        named = any(name.startswith(CAUSES) for name in self._names)
+        return bool(self._names & ENDS) or named or self.has_trouble()
+
+    def has_trouble(self) -> bool:
+        """Does any line speak of an error or an end?"""
         track = self._logs.main()
         lines = list(track.lines) if track is not None else []
         return self.ends_in_error() or any(_TROUBLE.search(line) for line in lines)

@@ -25,10 +25,19 @@ _MONITOR = re.compile(
     r"|prometheus|netdata|zabbix\w*|node[-_]problem\w*|py-spy|dflash-watch)\b"
 )
 _PIPE = re.compile(r"^(?:\S*/)?(?:tee|less|more|grep|awk|sed|ts|cat|rotatelogs|multilog)\b")
+_DRIVER_TOOL = re.compile(
+    r"^(?:\S*/)?(?:nvidia-(?:smi|persistenced|modprobe)|rocm-smi|nv-hostengine)\b"
+)
+_WRAPPER = re.compile(
+    r"^(?:nohup: (?:ignoring input|appending output|redirecting stderr)\b.*|\s*)$"
+)
+"""Lines of what starts a program, not of the program."""
 _DRIVER = re.compile(r"(?i)nvidia|uvm|nv_|rm_|amdgpu|kfd|drm")
 LOW_SHARE, RATE_OVER_S = 0.85, 60.0
 """Below this share of what was promised a run is slow, as for a live one."""
 DEAD = frozenset("ZX")
+ENDED_BAD = 2
+"""Readings at the end that a live run would be given time to take back."""
 LEFT_BYTES = 2**30
 """Memory on a card beyond what an idle driver keeps."""
 
@@ -39,7 +48,9 @@ def sights(evidence: Evidence, frame: Frame) -> Iterator[Symptom]:
     monitors = [one for one in evidence.all_processes if _MONITOR.search(one.cmd or "")]
     own = [one for one in evidence.all_processes if one not in monitors]
     for one in monitors:
-        if (one.state or "")[:1] == "D":
+        if (one.state or "")[:1] == "D" and _is_driver_tool(one):
+            yield from _state(one, t)
+        elif (one.state or "")[:1] == "D":
             yield _symptom("link-lost", "link", t, f"the monitor itself hangs: {_words(one)}")
     if evidence.gpus is not None:
         yield from _refusals(evidence.gpus, t)
@@ -69,6 +80,7 @@ def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterato
     yield from _below_promise(evidence, engine)
     yield from _by_figures(evidence, engine, outlook)
     yield from _unseen_output(evidence, engine, outlook)
+    yield from _broken_numbers(engine)
     unbound = [one for one in engine.window.logs.signatures if one.failure == "kernels-missing"]
     if unbound:
         yield _symptom("kernels-unbound", "run", t, clipped(unbound[0].text), Source.LOG)
@@ -84,9 +96,10 @@ def late_sights(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterato
 def _by_figures(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iterator[Symptom]:
     gpus = evidence.gpus.gpus if evidence.gpus is not None else ()
     log, t = engine.window.logs.main(), engine.window.now_t
+    if outlook.steps_advance or (outlook.alive and outlook.steps_at_end()):
+        yield from waits_for_data(list(log.lines) if log is not None else [], t)
     if outlook.steps_advance:
         yield from held_down(gpus, t)
-        yield from waits_for_data(list(log.lines) if log is not None else [], t)
     elif evidence.observed.silent_s is not None:
         yield from spinning(gpus, t)
 
@@ -96,11 +109,21 @@ def _unseen_output(evidence: Evidence, engine: Engine, outlook: Outlook) -> Iter
     if outlook.alive is not True or evidence.observed.silent_s is None or evidence.all_stacks:
         return
     t = engine.window.now_t
-    blank = evidence.log is not None and not evidence.log.strip()
+    lines = evidence.log.splitlines() if evidence.log is not None else ["?"]
+    blank = all(_WRAPPER.match(line) for line in lines)
     piped = any(_PIPE.match(one.cmd or "") for one in evidence.all_processes)
     if blank or (piped and not engine.window.logs.signatures):
         text = "not one line has come" if blank else "the output goes through a pipe"
         yield _symptom("log-buffered", "run", t, f"{text}: it may wait in a buffer", Source.LOG)
+
+
+def _broken_numbers(engine: Engine) -> Iterator[Symptom]:
+    """Numbers that were good and ended bad: more readings than were pasted nobody can wait for."""
+    t = engine.window.now_t
+    for one in engine.window.numerics.streaks.values():
+        if one.good and one.bad == ENDED_BAD:
+            text = f"{one.what.replace('_', ' ')} is {one.value}, the last {one.bad} readings"
+            yield _symptom("loss-not-finite", "run", t, text, Source.LOG)
 
 
 def _below_promise(evidence: Evidence, engine: Engine) -> Iterator[Symptom]:
@@ -137,8 +160,14 @@ def _state(one: PastedProcess, t: float) -> Iterator[Symptom]:
         yield _symptom("driver-call-held", "run", t, f"{_words(one)}: held inside the driver")
     elif state == "D":
         yield _symptom("process-in-disk-wait", "run", t, f"{_words(one)}: held inside the kernel")
-        name = "driver-call-held" if _DRIVER.search(where) else "storage-wait"
+        held = _DRIVER.search(where) or _is_driver_tool(one)
+        name = "driver-call-held" if held else "storage-wait"
         yield _symptom(name, "run", t, f"{_words(one)}: held inside the kernel")
+
+
+def _is_driver_tool(one: PastedProcess) -> bool:
+    """A tool that does nothing but ask the driver, and no kernel frame that says otherwise."""
+    return not one.kernel_stack and bool(_DRIVER_TOOL.match(one.cmd or ""))
 
 
 def _refusals(text: GpuText, t: float) -> Iterator[Symptom]:

@@ -8,6 +8,7 @@ _DONE = re.compile(
     r"(?i)\b(?:training (?:is |has )?(?:finished|complete[d]?|done|ended)"
     r"|(?:done|finished|completed) training|train(?:ing)? loop (?:finished|done)"
     r"|all (?:epochs|steps) (?:done|completed?|finished))\b"
+    r"|\bwaiting for W&B process to finish\W{1,6}success"
     r"|`Trainer\.fit` stopped:"
     r"|^\s*\{['\"]train_runtime['\"]"
 )
