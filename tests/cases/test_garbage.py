@@ -196,3 +196,19 @@ def test_a_log_that_grows_while_it_is_read_has_an_end(tmp_path):
             return b"error\n" * (size // 6)
 
     assert sieve(Growing(), 8 << 20).text
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("observe: {silent_s: 600}", "observed"),
+        ("observed: {silent: 600}", "silent_s"),
+        ("Roles: {target: [0]}", "roles"),
+    ],
+)
+def test_a_key_that_is_spelt_almost_right_is_told(text, meant):
+    assert f"did you mean {meant}?" in " ".join(parse_context(text)[1])
+
+
+def test_keys_of_people_themselves_are_no_mistake():
+    assert parse_context("ticket: 12\nobserved: {silent_s: 600, note: slow node}")[1] == []

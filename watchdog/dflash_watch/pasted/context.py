@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import yaml
@@ -12,6 +13,9 @@ from dflash_watch.pasted.evidence import Context, Observed, PastedProcess
 
 MOST_PROCESSES = 10_000
 MOST_GPUS = 4096
+MOST_KEYS = 100
+KEYS = ("context", "observed", "roles", "expected_tokens_per_s", "processes", "gpu_processes")
+OBSERVED = ("process_alive", "silent_s", "first_step_seen", "steps_advancing")
 MOST_PID = 1 << 31
 LONGEST_WHOLE = 1 << 64
 """Whole numbers beyond it are no facts, and can be too long to be written down."""
@@ -46,7 +50,10 @@ def parse_context(text: str) -> tuple[Context, list[str]]:
     if not isinstance(data, Mapping):
         return Context(), [f"context.yaml holds {type(data).__name__}, expected keys and values"]
     notes: list[str] = []
+    _misspelt(data, KEYS, notes)
     observed = data.get("observed")
+    if isinstance(observed, Mapping):
+        _misspelt(observed, OBSERVED, notes)
     context = Context(
         observed=_observed(observed if isinstance(observed, Mapping) else {}, notes),
         roles=_roles(data.get("roles")),
@@ -65,6 +72,14 @@ def _bounded(value: object) -> object:
         return [_bounded(one) for one in value]
     too_long = isinstance(value, int) and abs(value) > LONGEST_WHOLE
     return "a number too long" if too_long else value
+
+
+def _misspelt(data: Mapping[Any, Any], known: tuple[str, ...], notes: list[str]) -> None:
+    """Other keys are people's own, unless they look like one of these."""
+    for key in [str(one)[:60] for one in list(data)[:MOST_KEYS] if one not in known]:
+        near = get_close_matches(key.lower(), known, n=1, cutoff=0.75)
+        if near:
+            notes.append(f"context.yaml: {key!r} is not read; did you mean {near[0]}?")
 
 
 def _observed(data: Mapping[str, Any], notes: list[str]) -> Observed:
