@@ -23,11 +23,16 @@ class Stored:
     path: Path
 
 
-def _essence(section: object) -> object:
+def _essence(config: Config) -> dict[str, object]:
     """What must not change: where there is a fingerprint, files may lie elsewhere."""
-    if isinstance(section, dict) and section.get("fingerprint"):
-        return {key: value for key, value in section.items() if key != "path"}
-    return section
+    found: dict[str, object] = {"batches of a step": config.batches_per_step}
+    for name in GEOMETRY:
+        section = as_mapping(config)[name]
+        keys = section if isinstance(section, dict) else {None: section}
+        for key, value in keys.items():
+            if key != "path" or not keys.get("fingerprint"):
+                found[name if key is None else f"{name}.{key}"] = value
+    return found
 
 
 def newest_stored(run_dir: Path) -> Stored:
@@ -55,13 +60,15 @@ def check_resumable(stored: Stored, config: Config) -> None:
     Raises:
         UsageError: says which.
     """
-    before, now = as_mapping(stored.config), as_mapping(config)
-    differing = [key for key in GEOMETRY if _essence(before[key]) != _essence(now[key])]
-    if stored.config.batches_per_step != config.batches_per_step:
-        differing.append("batches of a step")
+    before, now = _essence(stored.config), _essence(config)
+    differing = [
+        f"{key} {before.get(key)}, not {value}"
+        for key, value in now.items()
+        if before.get(key) != value
+    ]
     if differing:
         raise UsageError(
-            f"{stored.path}: made with other {', '.join(differing)}",
+            f"{stored.path}: made with {'; '.join(differing)}",
             hint="resume without those keys, or start anew",
         )
     if stored.step >= config.optim.steps:
