@@ -39,6 +39,27 @@ ORDINARY = (
     "wandb: Network error (ConnectTimeout), entering retry loop.\n"
     "found inf in gradients, skipping this step\n"
 )
+ALIKE = {
+    "autotuner-race": "TypeError: 'NoneType' object is not a mapping\n",
+    "fx-trace-race": "torch._dynamo.exc.Unsupported: Graph break in user code\n",
+    "triton-cache-race": "OSError: [Errno 116] Stale file handle: '/data/7.tar'\n",
+    "collective-timeout": "requests.exceptions.ReadTimeout: Read timed out. (read timeout=10)\n",
+    "kernel-fault": "IndexError: index 512 is out of bounds for dimension 0 with size 512\n",
+}
+"""What the user's own code says in nearly the same words."""
+
+
+@pytest.mark.parametrize("failure", ALIKE)
+def test_the_same_words_of_a_users_own_code_are_not_that_failure(failure):
+    run = Timeline.foreign(30, crew=())
+    run.steps_per_s = 0.0
+    run.say('Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n')
+    run.say("    options = {**defaults, **given}\n" + ALIKE[failure])
+    run.go(1)
+    run.process = "gone"
+    run.go(20)
+    assert run.last.verdict == "crashed"
+    assert run.last.failure != failure
 
 
 @pytest.mark.parametrize("failure", WORDS)

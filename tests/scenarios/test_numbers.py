@@ -333,13 +333,16 @@ REFERENCE = "falling back to its reference PyTorch implementation"
 
 
 @pytest.mark.parametrize(
-    "line", [UNAVAILABLE, f"`causal_conv1d_fn` is {REFERENCE} because it is not installed."]
+    "line",
+    [UNAVAILABLE, f"`causal_conv1d_fn` is {REFERENCE} because it is not installed."],
+    ids=["one-line", "per-kernel"],
 )
-def test_kernels_that_are_not_bound_are_told_on_gpus_and_not_on_a_cpu(line):
+@pytest.mark.parametrize("on_gpus", [True, False], ids=["gpus", "cpu"])
+def test_kernels_that_are_not_bound_are_told_on_gpus_and_not_on_a_cpu(line, on_gpus):
     run = Timeline.foreign(5)
     run.say(f"{line}\n")
     run.go(20)
     assert named(run) == {"healthy"}
-    run.gpus = cards(lambda _: 60.0, processes=(OWN,))
+    run.gpus = cards(lambda _: 60.0, processes=(OWN,)) if on_gpus else None
     run.go(5)
-    assert run.last.failure == "kernels-missing"
+    assert run.last.failure == ("kernels-missing" if on_gpus else "healthy")

@@ -70,6 +70,16 @@ class Match:
         """May it name the run? Symptoms that only keep something alive do not."""
         return any(one.starts for one in self.required)
 
+    @property
+    def lasts(self) -> bool:
+        """It slows a run and never stops it: steps that go on do not speak against it.
+
+        Where old words are one sign of several, the others tell whether it still holds.
+        """
+        book = self.playbook
+        is_only_sign = not any("|" in group for group in book.requires)
+        return is_only_sign and set(book.verdicts) <= {Verdict.SLOW, Verdict.RUNNING}
+
     def order(self) -> tuple[int, float, int, int]:
         """For sorting: most severe, then by score, told first, most explained."""
         first = min((one.order for one in self.required if one.order), default=0)
@@ -116,7 +126,7 @@ def diagnose(
     return Diagnosis(
         failure=top.playbook.name,
         subject=_subject(top),
-        severity=top.playbook.severity,
+        severity=_severity(top, verdict),
         confidence=_confidence(top),
         summary=_sentence(top, verdict, why),
         since_t=min(one.since_t for one in top.required),
@@ -160,7 +170,7 @@ def _match(
 
 def _hides(one: Match, other: Match) -> bool:
     """Does `one` explain `other` away? Never both ways: then the order decides."""
-    if one is other or not one.starts:
+    if one is other or not (one.starts or one.lasts):
         return False
     return _explains(one, other) and not (_explains(other, one) and other.order() >= one.order())
 
@@ -182,6 +192,12 @@ def _subject(match: Match) -> str:
         named.update(dict.fromkeys(one.subject for one in failed))
     parts = {part for subject in named for part in subject.split(", ")}
     return ", ".join(sorted(parts)) or "run"
+
+
+def _severity(match: Match, verdict: Verdict) -> Severity:
+    """As the playbook says; whatever makes a run slow is worth a warning."""
+    least = Severity.WARNING if verdict == Verdict.SLOW else Severity.INFO
+    return max(match.playbook.severity, least, key=RANK.__getitem__)
 
 
 def _confidence(match: Match) -> Confidence:

@@ -104,7 +104,8 @@ def _cause(view: View) -> str | None:
         return "the out-of-memory counter of its cgroup rose as it went"
     last_t = view.progress.last_step_t or 0.0
     for fact in reversed(view.window.logs.tracebacks):
-        if fact.fatal and fact.subject in {"main", "unknown", "run"} and fact.t >= last_t:
+        ends = fact.subject in {"main", "unknown", "run"} or fact.subject.startswith("rank-")
+        if fact.fatal and ends and fact.t >= last_t:
             return f"its last words: {fact.exception}: {fact.message[:160]}"
     for word in reversed(view.window.logs.signatures):
         if word.grave and word.t >= last_t and view.window.logs.steps_since(word) < FEW_STEPS:
