@@ -52,7 +52,8 @@ def test_the_log_of_an_autotuner_out_of_memory_then_silence(watched: Watched) ->
     kept = watch.until_kept("triton-autotune-oom")
     measure("autotuner out of memory", watch, "stalled", "triton-autotune-oom", run.last_word_t())
     check_kept(kept, "stalled", "triton-autotune-oom", "target-1, target-2", samples=3)
-    check_quiet_afterwards(watch, [kept], "worker-died")  # its log says DIED before it says why
+    # Its log says DIED, and of what, before it says in which call.
+    check_quiet_afterwards(watch, [kept], "worker-died", "cuda-oom")
 
 
 def test_a_run_killed_for_memory_by_its_cgroup_is_a_crash_and_that_is_said(
@@ -64,8 +65,8 @@ def test_a_run_killed_for_memory_by_its_cgroup_is_a_crash_and_that_is_said(
     watched.container.limit_memory(watched.container.memory() + (8 << 20))
     hog = "import time; x = bytearray(64 << 20); time.sleep(1)"
     watched.container.run([watched.container.python, "-S", "-c", hog])
-    kept = watch.until_kept("main-process-died")
-    check_kept(kept, "crashed", "main-process-died", "run", samples=0)
+    kept = watch.until_kept("host-oom")
+    check_kept(kept, "crashed", "host-oom", "run", samples=0)
     assert "the out-of-memory counter of its cgroup rose" in kept.report
     check_quiet_afterwards(watch, [kept])
 
