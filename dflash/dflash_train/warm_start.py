@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from dflash_train.config import Config
-from dflash_train.drafter import Drafter
+from dflash_train.drafter import Drafter, qwen3_config
 from dflash_train.errors import UsageError
 from dflash_train.layouts.geometry import CONFIG_NAME, geometry_of, load_config
 from dflash_train.layouts.weights import PublishedDrafter, read_published
@@ -41,6 +41,10 @@ def check_warm_start(config: Config) -> None:
             f"--init {config.drafter.init}: hidden size {size}, the target's is {expected}",
             hint="a drafter goes on over the target it was trained with",
         )
+    geometry = qwen3_config(config.drafter, config.target.hidden_size, config.data.vocab_size)
+    with torch.device("meta"):  # shapes without memory
+        drafter = Drafter(geometry, len(config.target.layer_ids))
+    _refuse_other_shapes(drafter, published, config.drafter.init)
 
 
 @torch.no_grad()
@@ -51,6 +55,13 @@ def start_from(drafter: Drafter, path: str) -> None:
         UsageError: other shapes.
     """
     published = _read(path)
+    _refuse_other_shapes(drafter, published, path)
+    for name, parameter in drafter.named_parameters():
+        parameter.copy_(published.weights[name])
+    logger.info("drafter: goes on from %s (%s layout)", path, published.layout)
+
+
+def _refuse_other_shapes(drafter: Drafter, published: PublishedDrafter, path: str) -> None:
     own = {name: tuple(each.shape) for name, each in drafter.named_parameters()}
     seen = {name: tuple(each.shape) for name, each in published.weights.items()}
     for name in sorted(own.keys() | seen.keys()):
@@ -60,9 +71,6 @@ def start_from(drafter: Drafter, path: str) -> None:
                 f" {_shape(own.get(name))} in this run",
                 hint="leave out drafter.* and target.layer_ids: its own are taken",
             )
-    for name, parameter in drafter.named_parameters():
-        parameter.copy_(published.weights[name])
-    logger.info("drafter: goes on from %s (%s layout)", path, published.layout)
 
 
 def _read(path: str) -> PublishedDrafter:

@@ -79,6 +79,15 @@ def test_a_drafter_of_another_target_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+def test_shapes_that_do_not_fit_are_refused_before_anything_is_written(published, tmp_path, capsys):
+    words = ["--preset", "tiny", "--init", str(published), "--run-dir", str(tmp_path / "run")]
+    assert cli.main([*words, "drafter.intermediate_size=128"]) == 64
+    seen = capsys.readouterr().err
+    assert "is [64, 96] there, [64, 128] in this run; leave out drafter.*" in seen
+    assert len(seen.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_is_no_drafter_is_one_line(tmp_path, capsys):
     words = ["--preset", "tiny", "--run-dir", str(tmp_path / "run"), "--init"]
     assert cli.main([*words, str(tmp_path / "nowhere")]) == 64
