@@ -96,3 +96,14 @@ class Command:
 def command(tmp_path: Path) -> Command:
     """A command over a fresh run directory."""
     return Command(tmp_path / "run")
+
+
+@pytest.fixture
+def started():
+    """Processes that are ended whatever the test did."""
+    processes = []
+    yield lambda process: processes.append(process) or process
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

@@ -42,17 +42,6 @@ def beats_of(command):
     return {worker["name"]: worker for worker in beats.read()["workers"]}
 
 
-@pytest.fixture
-def started():
-    """Processes that are ended whatever the test did."""
-    processes = []
-    yield lambda process: processes.append(process) or process
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
 def test_killed_at_a_step_and_resumed_it_ends_in_the_same_bits(small, command, started, tmp_path):
     held = started(command.train("drill.fault=stop-taking", "drill.at_step=7"))
     wait_for(lambda: checkpoints(command) == ["step-00000005"], held)

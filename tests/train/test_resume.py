@@ -20,17 +20,6 @@ STEPS = 60
 LONG = (f"optim.steps={STEPS}", "report.every_steps=1", "checkpoint.every_steps=4")
 
 
-@pytest.fixture
-def started():
-    """Processes that are ended whatever the test did."""
-    processes = []
-    yield lambda process: processes.append(process) or process
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
 def newest_step(command):
     """The last step its log tells; 0 before the first."""
     log = command.run_dir / "train.log"
