@@ -167,3 +167,16 @@ def example(*records: Record | tuple[Record, ...], subject: str | None = None) -
     for one in records:
         flat.extend(one if isinstance(one, tuple) else (one,))
     return Example(records=tuple(flat), subject=subject)
+
+
+def begun(**event: object) -> Example:
+    """Something that an event has announced: `kind` and what names it."""
+    begin = {"seq": 1, "t": T0, "edge": "begin", **event}
+    return example(frames(2, events=(begin,)), subject="run")
+
+
+def over(**event: object) -> Example:
+    """The same, ended."""
+    edges = enumerate(("begin", "end"), 1)
+    events = tuple({"seq": seq, "t": T0, "edge": edge, **event} for seq, edge in edges)
+    return example(frames(2, events=events))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View
-from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.detectors.examples import begun, over
 from dflash_watch.detectors.finite import phase_symptom
 
 
@@ -31,15 +31,12 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
 
 def firing() -> Example:
     """A kernel is being tuned."""
-    begin = {"kind": "autotune", "seq": 1, "t": T0, "kernel": "k", "key": "1", "edge": "begin"}
-    return example(frames(2, events=(begin,)), subject="run")
+    return begun(kind="autotune", kernel="k", key="1")
 
 
 def clear() -> Example:
     """Tuned."""
-    begin = {"kind": "autotune", "seq": 1, "t": T0, "kernel": "k", "key": "1", "edge": "begin"}
-    end = {"kind": "autotune", "seq": 2, "t": T0, "kernel": "k", "key": "1", "edge": "end"}
-    return example(frames(2, events=(begin, end)))
+    return over(kind="autotune", kernel="k", key="1")
 
 
 DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)

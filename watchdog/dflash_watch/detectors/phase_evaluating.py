@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View
-from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.detectors.examples import begun, over
 from dflash_watch.detectors.finite import phase_symptom
 
 
@@ -30,15 +30,12 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
 
 def firing() -> Example:
     """Announced by an event."""
-    begin = {"kind": "phase", "seq": 1, "t": T0, "name": "evaluating", "edge": "begin"}
-    return example(frames(2, events=(begin,)), subject="run")
+    return begun(kind="phase", name="evaluating")
 
 
 def clear() -> Example:
     """Announced and ended."""
-    begin = {"kind": "phase", "seq": 1, "t": T0, "name": "evaluating", "edge": "begin"}
-    end = {"kind": "phase", "seq": 2, "t": T0, "name": "evaluating", "edge": "end"}
-    return example(frames(2, events=(begin, end)))
+    return over(kind="phase", name="evaluating")
 
 
 DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
-from dflash_watch.detectors.examples import T0, example, frames
+from dflash_watch.detectors.examples import begun, over
 from dflash_watch.model import Severity, Source
 from dflash_watch.units import duration
 
@@ -42,15 +42,12 @@ def detect(view: View, _params: Params) -> Iterator[Answer]:
 
 def firing() -> Example:
     """Announced by an event."""
-    begin = {"kind": "phase", "seq": 1, "t": T0, "name": "loading", "edge": "begin"}
-    return example(frames(2, events=(begin,)), subject="run")
+    return begun(kind="phase", name="loading")
 
 
 def clear() -> Example:
     """Announced and ended."""
-    begin = {"kind": "phase", "seq": 1, "t": T0, "name": "loading", "edge": "begin"}
-    end = {"kind": "phase", "seq": 2, "t": T0, "name": "loading", "edge": "end"}
-    return example(frames(2, events=(begin, end)))
+    return over(kind="phase", name="loading")
 
 
 DETECTOR = Detector(detect=detect, params=Params(), firing=firing, clear=clear)
