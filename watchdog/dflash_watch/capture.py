@@ -10,12 +10,19 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from dflash_watch.errors import CaptureError, UsageError
-from dflash_watch.frame import CaptureHeader, Record, parse_record, render_record
+from dflash_watch.frame import (
+    CaptureHeader,
+    Record,
+    kind_not_known,
+    parse_record,
+    render_record,
+)
 from dflash_watch.model import RunOptions
 from dflash_watch.readers.lines import escaped
 
@@ -91,7 +98,8 @@ class CaptureRecords:
     """Records of a recording, in order.
 
     Attributes:
-        notes: what was tolerated, known when the last record was taken: a torn end, a newer schema.
+        notes: what was tolerated, known when the last record was taken: a torn end, a newer
+            schema, kinds of records that only a newer version knows.
     """
 
     def __init__(self, name: str, lines: Iterator[tuple[int, bytes]]) -> None:
@@ -99,6 +107,7 @@ class CaptureRecords:
         self._name, self._lines = name, lines
         self._held: tuple[int, CaptureError] | None = None
         self._count = 0
+        self._passed_over: Counter[str] = Counter()
 
     def __iter__(self) -> CaptureRecords:
         return self
@@ -135,6 +144,10 @@ class CaptureRecords:
         try:
             record = parse_record(line)
         except CaptureError as error:
+            kind = kind_not_known(line)
+            if kind is not None:
+                self._passed_over[kind] += 1
+                return None
             if self._held is None:
                 # Torn if it is the last line, or a restarted recorder's header follows.
                 self._held = (number, error)
@@ -155,6 +168,9 @@ class CaptureRecords:
         if self._held is not None:
             self._cut(f"the last record (line {self._held[0]}) is cut")
             self._held = None
+        for kind, count in self._passed_over.items():
+            text = f"{count} records of kind {kind[:40]!r} are of a newer version: passed over"
+            self.notes.append(f"{self._name}: {text}")
 
     def _cut(self, what: str) -> None:
         self.notes.append(f"{self._name}: {what}; what stands before it is played")

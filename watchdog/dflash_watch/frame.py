@@ -16,7 +16,8 @@ import msgspec
 from dflash_watch.errors import CaptureError
 from dflash_watch.model import RunOptions
 
-PROTOCOL = 1
+PROTOCOL, PROTOCOL_MIN = 1, 1
+"""Highest and lowest number spoken here; docs/frames.md, "Versions"."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -303,7 +304,11 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     """First record from the inside: proves where the agent runs."""
 
     protocol: int
+    """Highest that it speaks."""
+    protocol_min: int = 1
     agent_version: str
+    code_sha256: str | None = None
+    """Of the code that runs there, hex, counted by what received it."""
     python: str
     hostname: str
     boot_id: str | None = None
@@ -426,6 +431,13 @@ _DECODER: msgspec.json.Decoder[Record | CaptureHeader] = msgspec.json.Decoder(
 )
 
 
+class _Kind(msgspec.Struct, frozen=True):
+    type: str
+
+
+_KINDS = frozenset({"hello", "frame", "stacks", "link", "tick", "capture", "reply"})
+
+
 def parse_record(line: bytes | str) -> Record | CaptureHeader:
     """One record from its JSON.
 
@@ -436,6 +448,15 @@ def parse_record(line: bytes | str) -> Record | CaptureHeader:
         return _DECODER.decode(line)
     except msgspec.DecodeError as error:
         raise CaptureError(f"not a record: {error}", hint="was the file cut?") from error
+
+
+def kind_not_known(line: bytes | str) -> str | None:
+    """The `type` of a record that only a newer version knows; None of anything else."""
+    try:
+        kind = msgspec.json.decode(line, type=_Kind).type
+    except msgspec.DecodeError:
+        return None
+    return None if kind in _KINDS else kind
 
 
 def render_record(record: Record | CaptureHeader) -> bytes:

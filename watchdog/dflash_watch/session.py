@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,13 +18,14 @@ import msgspec
 
 from dflash_watch.clock import Clock
 from dflash_watch.errors import UsageError, WatchError
-from dflash_watch.frame import PROTOCOL, Frame, Hello, LinkChange, Record, StackSample
+from dflash_watch.frame import PROTOCOL, PROTOCOL_MIN, Frame, Hello, LinkChange, Record, StackSample
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.transport import tool, way
 from dflash_watch.transport.agent_link import AgentLink
 from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
 from dflash_watch.transport.backoff import delay_s
 from dflash_watch.transport.base import Host, Reason, Stream, TransportError
+from dflash_watch.transport.greeting import Reply, agree, read_word
 
 _WAIT_S = 0.1
 _LOOK_S = 5.0
@@ -42,21 +44,12 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
-class _Reply(msgspec.Struct, frozen=True, tag_field="type", tag="reply"):
-    id: int
-    ok: bool
-    error: str | None = None
-
-
 class _Wanted(msgspec.Struct, frozen=True):
     """A stack sample that was asked for and has not come."""
 
     pid: int
     label: str
     until_s: float
-
-
-_DECODER = msgspec.json.Decoder(Hello | Frame | StackSample | _Reply)
 
 
 def build_program() -> Program:
@@ -107,6 +100,8 @@ class Session:
         self._was_up = self._tool_sent = False
         self._attempt, self._last_seq = 0, -1
         self._host_t: float | None = None
+        self.passed_over: Counter[str] = Counter()
+        """Kinds of records that only a newer version knows -> how many came."""
         self.error: WatchError | None = None
         """Why it gave up for good, if it did."""
         self._thread = threading.Thread(target=self._run, name="session", daemon=True)
@@ -188,7 +183,7 @@ class Session:
         """One agent from start to end; returns when closing."""
         program = self._build()
         link = AgentLink(self._enter(program), self._place, self._clock.monotonic_s())
-        link.start(program.code, self._config(program))
+        link.start(program.code, self._config())
         self._link = link
         self._hello, self._last_seq, self._tool_sent = None, -1, False
         try:
@@ -214,23 +209,19 @@ class Session:
         command = ("sh", "-c", program.script)
         return way.enter(self._host, self._place, command, self._place.connect_timeout_s)
 
-    def _config(self, program: Program) -> dict[str, Any]:
+    def _config(self) -> dict[str, Any]:
         target = self._target._asdict()
         return {
             "protocol": PROTOCOL,
+            "protocol_min": PROTOCOL_MIN,
             "nonce": secrets.token_hex(8),
             "every_s": self._every_s,
             "target": {key: value for key, value in target.items() if value is not None},
             "max_life_s": _MAX_LIFE_S,
-            "code_sha256": program.sha256,
         }
 
     def _take(self, data: bytes, program: Program) -> None:
-        try:
-            record = _DECODER.decode(data)
-        except msgspec.DecodeError as error:
-            text = f"{self._place.label()}: the agent sent what is no record: {error}"
-            raise TransportError(Reason.AGENT_FAILED, text) from error
+        record = read_word(data, self._place.label())
         match record:
             case Hello():
                 self._greet(record, program)
@@ -241,15 +232,14 @@ class Session:
             case StackSample():
                 self._put(record)
                 self._forget(record)
-            case _Reply():
+            case Reply():
                 self._answered(record)
+            case str():
+                self.passed_over[record] += 1
 
     def _greet(self, hello: Hello, program: Program) -> None:
         """Only an agent that is the one we sent may speak for the run."""
-        _, _, code = hello.agent_version.partition("+")
-        if hello.protocol != PROTOCOL or (code and not program.sha256.startswith(code)):
-            text = f"agent {hello.agent_version}, protocol {hello.protocol}: not the one sent"
-            raise TransportError(Reason.AGENT_FAILED, f"{self._place.label()}: {text}")
+        agree(hello, program.sha256, self._place.label())
         self._hello, self._was_up, self._attempt = hello, True, 0
         self._put(LinkChange(t=self._clock.wall_s(), state="up"))
         self._put(hello)
@@ -277,7 +267,7 @@ class Session:
                 link.send_tool(tool.NAME, binary)
         self._wanted[link.ask("stacks", pid=wanted.pid, label=wanted.label)] = wanted
 
-    def _answered(self, reply: _Reply) -> None:
+    def _answered(self, reply: Reply) -> None:
         wanted = self._wanted.pop(reply.id, None)
         if wanted is not None:  # the sample itself did not come before its reply
             self._fail_stacks(wanted, reply.error or "the agent sent none")

@@ -19,6 +19,7 @@ import pytest
 import pythons
 from dflash_watch.agent.bundle import build_agent
 from dflash_watch.agent.stub import ENTRY_SCRIPT, EXIT_AGENT_FAILED, EXIT_NO_PYTHON, STUB
+from dflash_watch.frame import PROTOCOL, PROTOCOL_MIN
 from watch.agent.driving import AgentProcess, typed, wait_for
 
 Start = Callable[..., AgentProcess]
@@ -31,7 +32,8 @@ def test_every_python_from_3_8_says_hello_and_sends_frames_that_parse(
     run = agent({"pid": trainer.pid}, python=pythons.python(version))
     hello = typed(run.until(lambda record: True))
     frame = run.frame(lambda frame: frame["run"]["state"] == "found" and frame["seq"] >= 2)
-    assert hello.protocol == 1
+    assert (hello.protocol_min, hello.protocol) == (PROTOCOL_MIN, PROTOCOL)
+    assert hello.code_sha256 == build_agent()[1]
     assert hello.agent_pid == run.process.pid
     assert [sample["pid"] for sample in frame["processes"]] == [trainer.pid]
     assert frame["logs"][0]["text"].startswith("step=") or "step=" in frame["logs"][0]["text"]
@@ -248,7 +250,7 @@ def test_a_python_that_will_not_do_is_passed_over_with_the_input_unread(
 
 
 def test_a_failing_agent_is_no_reason_to_try_the_next_python(tmp_path):
-    script = ENTRY_SCRIPT.replace("end = main(c)", "end = main(1 / 0)")
+    script = ENTRY_SCRIPT.replace("end = main(c, d)", "end = main(1 / 0)")
     code, _ = build_agent()
     done = subprocess.run(
         ["/bin/sh", "-c", script],

@@ -45,8 +45,7 @@ def say(record):
     count[0] += 1
     data = b"\nDFLASH %s %d %d\n" % (conf["nonce"].encode(), count[0], len(body)) + body
     while data: data = data[os.write(1, data):]
-code = conf["code_sha256"][:12]
-say({"type": "hello", "protocol": conf["protocol"], "agent_version": "0+" + code, "python": "3",
+say({"type": "hello", "protocol": conf["protocol"], "agent_version": "0", "python": "3",
      "hostname": os.uname().nodename, "agent_pid": os.getpid(), "uid": os.getuid(),
      "machine": os.uname().machine, "tools": {"py-spy": None}})
 seq, due, every, kept = 0, time.monotonic(), conf["every_s"], {}

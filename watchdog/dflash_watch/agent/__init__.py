@@ -5,4 +5,5 @@ the operator's side of it.
 """
 
 AGENT_VERSION = "0.1.0"
-PROTOCOL = 1
+PROTOCOL, PROTOCOL_MIN = 1, 1
+"""Highest and lowest number spoken here (docs/frames.md, "Versions")."""

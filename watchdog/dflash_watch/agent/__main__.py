@@ -1,4 +1,4 @@
-"""Entry of the zipapp: `main(config_bytes)` is called by the stub (stub.py)."""
+"""Entry of the zipapp: `main` is called by the stub (stub.py)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from dflash_watch.agent.manners import give_memory_back, raise_descriptor_limit
 from dflash_watch.agent.probes.gpus import GpuSource
 
 
-def main(config_bytes: bytes) -> int:
+def main(config_bytes: bytes, code_sha256: str = "") -> int:
     """Run the agent over standard input and output until its watcher goes.
 
     Args:
         config_bytes: the JSON of docs/frames.md, "Start".
+        code_sha256: of the code that the stub received, hex.
 
     Returns:
         Exit code: 0 after an orderly end.
@@ -33,7 +34,7 @@ def main(config_bytes: bytes) -> int:
     # Children are forked from here: what is frozen stays shared with them.
     give_memory_back()
     gc.freeze()
-    reason = Loop(config, look, 0, 1).run()
+    reason = Loop(config, look, code_sha256, 0, 1).run()
     say("ends: " + reason)
     return 0
 

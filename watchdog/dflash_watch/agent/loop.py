@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from dflash_watch.agent import AGENT_VERSION, PROTOCOL, proc
+from dflash_watch.agent import AGENT_VERSION, PROTOCOL, PROTOCOL_MIN, proc
 from dflash_watch.agent.look import Look
 from dflash_watch.agent.manners import be_modest
 from dflash_watch.agent.rundir import boot_id
@@ -43,7 +43,9 @@ def hello(root: str, code_sha256: str, tools: Dict[str, Optional[str]]) -> Dict[
     return {
         "type": "hello",
         "protocol": PROTOCOL,
+        "protocol_min": PROTOCOL_MIN,
         "agent_version": AGENT_VERSION + ("+" + code_sha256[:12] if code_sha256 else ""),
+        "code_sha256": code_sha256 or None,
         "python": sys.version.split()[0],
         "hostname": os.uname().nodename,
         "boot_id": boot_id(root),
@@ -62,12 +64,15 @@ class Loop:
     Args:
         config: docs/frames.md, "Start".
         look: makes the frames.
+        code_sha256: of the code that runs, hex; empty: not known.
         stdin: requests arrive here.
         stdout: records leave here.
     """
 
-    def __init__(self, config: Dict[str, Any], look: Look, stdin: int, stdout: int) -> None:
-        self._config, self._look = config, look
+    def __init__(
+        self, config: Dict[str, Any], look: Look, code_sha256: str, stdin: int, stdout: int
+    ) -> None:
+        self._look, self._code_sha256 = look, code_sha256
         self._stdin, self._stdout = stdin, stdout
         self._sender = Sender(stdout, str(config["nonce"]))
         self._receiver = Receiver(stdin)
@@ -84,7 +89,7 @@ class Loop:
     def run(self) -> str:
         """Serve until the end; says why it ended."""
         tools = {"py-spy": self._tools.find("py-spy", [])}
-        self._sender.send(hello("/proc", str(self._config.get("code_sha256") or ""), tools))
+        self._sender.send(hello("/proc", self._code_sha256, tools))
         due_s = time.monotonic()
         try:
             while not self._stop:
