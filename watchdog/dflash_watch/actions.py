@@ -1,32 +1,35 @@
 """What the watchdog does to the world: the only module that changes anything.
 
 Two things: stack samples of the watched process (reading, never stopping it) and the person's own
-hook. Each is written to a journal: what, to which host, when, with what result. `--dry-run` says
-what would have been done and does nothing.
+hook. Both are bounded in number, noted in the journal, and left out while nothing can be seen.
+`--dry-run` says what would have been done and does nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import os
-import signal
-import subprocess
-import threading
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Protocol
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from dflash_watch.clock import Clock
 from dflash_watch.frame import StackSample
-from dflash_watch.model import Incident, Record, Snapshot, StackRequest, Verdict
+from dflash_watch.hook import Hook, HookResult, HookRun, hook_environment
+from dflash_watch.incidents import DAMPING_S
+from dflash_watch.journal import Note
+from dflash_watch.model import ASKED, Incident, IncidentStage, Snapshot, StackRequest, Verdict
+from dflash_watch.rates import Bucket
 
 logger = logging.getLogger(__name__)
 ANSWER_LIMIT_S = 30.0
-KILL_LIMIT_S = 2.0
-NOT_TAKEN = "not taken: --dry-run"
+DRY_RUN = "not taken: --dry-run"
 HOOK_VERDICTS = (Verdict.STALLED, Verdict.CRASHED)
+HOOKS_AN_HOUR = 10
+STALE_S = 10.0
+SAMPLES, SAMPLE_EVERY_S = 40, 60.0
+"""Of one process: so many at once, then one a minute. A person may ask for any number."""
+FOR_SUSPICIONS, FOR_INCIDENTS = 12, 6
+"""Samples that the names of threads, and suspicions that came to nothing, leave for later."""
 
 
 class StackSource(Protocol):
@@ -36,187 +39,222 @@ class StackSource(Protocol):
         """Ask; the sample arrives as a record."""
 
 
-class Hook(Record, frozen=True, kw_only=True):
-    """A command of the person who watches, run once an incident."""
+class Told:
+    """Incidents that the hook was run for, over restarts of the watcher.
 
-    argv: tuple[str, ...]
-    limit_s: float = 60.0
+    Args:
+        entries: of the journal, oldest first; only those of `host` count.
+        host: the way to the run.
+        now_t: this machine's clock.
+    """
+
+    def __init__(
+        self, entries: Iterable[Mapping[str, Any]] = (), host: str = "", now_t: float = 0.0
+    ) -> None:
+        self._keys: deque[str] = deque(maxlen=200)
+        self.ages_s: list[float] = []
+        """Of the runs of the hook in the last hour."""
+        for one in entries:
+            if (one.get("action"), one.get("outcome"), one.get("host")) != (
+                "hook", "started", host,
+            ):  # fmt: skip
+                continue
+            self.add(str(one.get("incident", "")))
+            t = one.get("t")
+            if isinstance(t, int | float) and 0 <= now_t - t < 3600:
+                self.ages_s.append(now_t - t)
+
+    def add(self, key: str) -> None:
+        """It was told."""
+        self._keys.append(key)
+
+    def __contains__(self, key: str) -> bool:
+        """Was this incident told, or the same thing dated a little otherwise?"""
+        return any(_is_same(key, told) for told in self._keys)
 
 
-class Journal:
-    """What was done, one JSON object a line, for its owner only; said once if it cannot be."""
-
-    def __init__(self, path: Path | None, clock: Clock, host: str) -> None:
-        self._path, self._clock, self._host = path, clock, host
-        self._lock = threading.Lock()
-        self._refused = False
-
-    def write(self, action: str, outcome: str, **details: object) -> None:
-        """Append one line with the moment and the host."""
-        entry = {"t": self._clock.wall_s(), "host": self._host, "action": action}
-        line = json.dumps({**entry, "outcome": outcome, **details}, ensure_ascii=False) + "\n"
-        if self._path is None:
-            return
-        with self._lock:
-            try:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with open(self._path, "a", encoding="utf-8", opener=_private) as file:
-                    file.write(line)
-            except OSError as error:
-                if not self._refused:
-                    logger.warning("journal %s: %s; actions are not noted", self._path, error)
-                self._refused = True
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _is_same(key: str, told: str) -> bool:
+    """A watcher that was restarted may date what it finds a little later or earlier."""
+    what, _, when = key.rpartition("@")
+    before, _, then = told.rpartition("@")
+    if key == told or what != before or not what:
+        return key == told
+    try:
+        return abs(float(when) - float(then)) <= DAMPING_S
+    except ValueError:
+        return False
 
 
 class Actions:
-    """Does what the engine or a person asks for, at most once at a time, and notes it.
+    """Does what the engine or a person asks for, and notes it.
 
     Args:
         stacks: takes stack samples; None when nothing can (a recording).
-        journal: where it is noted.
+        note: where it is noted.
         clock: this machine's.
         hook: run once an incident; None for none.
-        environment: of the hook, before the DFLASH_* names are added.
         dry_run: do nothing, note what would have been done.
+        told: incidents that the hook was run for before.
+        stale_s: what was seen longer ago is no reason to do anything now.
     """
 
     def __init__(
         self,
         stacks: StackSource | None,
-        journal: Journal,
+        note: Note,
         clock: Clock,
         *,
         hook: Hook | None = None,
-        environment: Mapping[str, str] | None = None,
         dry_run: bool = False,
+        told: Told | None = None,
+        stale_s: float = STALE_S,
     ) -> None:
-        self._stacks, self._journal, self._clock = stacks, journal, clock
-        self._hook, self._environment, self._dry_run = hook, dict(environment or {}), dry_run
+        self._stacks, self._note, self._clock = stacks, note, clock
+        self._hook, self._dry_run, self._stale_s = hook, dry_run, stale_s
         self._asked_s: dict[tuple[int, str], float] = {}
-        self._refused: list[StackRequest] = []
-        self._announced: set[str] = set()
+        self._refused: list[tuple[StackRequest, str]] = []
+        self._samples: dict[int, Bucket] = {}
+        self._told, self._said = told or Told(), set[str]()
+        now_s = clock.monotonic_s()
+        self._hooks_s = deque((now_s - age_s for age_s in self._told.ages_s), maxlen=HOOKS_AN_HOUR)
         self._running: HookRun | None = None
 
-    def take_stacks(self, want: StackRequest) -> None:
-        """Ask for a sample, unless the same one is still on its way."""
+    # -- stacks ----------------------------------------------------------------------------------
+
+    def take_stacks(self, want: StackRequest, snapshot: Snapshot | None = None) -> None:
+        """Ask for a sample, unless the same one is still on its way or it must not be taken.
+
+        Args:
+            want: of which process, and what for.
+            snapshot: what is known now; None when a person asks.
+        """
         if self._stacks is None:
             return
         key, now_s = (want.pid, want.label), self._clock.monotonic_s()
         if now_s - self._asked_s.get(key, float("-inf")) < ANSWER_LIMIT_S:
             return
         self._asked_s[key] = now_s
+        refusal = DRY_RUN if self._dry_run else self._refusal(want, snapshot, now_s)
         details = {"pid": want.pid, "label": want.label, "reason": want.reason}
-        if self._dry_run:
-            self._refused.append(want)
-            self._journal.write("stacks", "dry-run", **details)
+        if refusal is not None:
+            self._refused.append((want, refusal))
+            outcome = "dry-run" if self._dry_run else refusal
+            self._note_once(f"{want.pid} {outcome}", "stacks", outcome, **details)
             return
-        self._journal.write("stacks", "asked", **details)
+        self._note("stacks", "asked", **details)
         self._stacks.request_stacks(want.pid, want.label)
+
+    def _refusal(self, want: StackRequest, snapshot: Snapshot | None, now_s: float) -> str | None:
+        if snapshot is None or want.label == ASKED:
+            return None
+        if (blindness := self.blindness(snapshot)) is not None:
+            return f"not taken: {blindness}"
+        if len(self._samples) > 1000:  # processes that came and went
+            self._samples.clear()
+        bucket = self._samples.setdefault(want.pid, Bucket(SAMPLES, SAMPLE_EVERY_S))
+        incident = snapshot.incident
+        is_open = incident is not None and incident.stage is not IncidentStage.RESOLVED
+        reserve = FOR_INCIDENTS if want.label != "census" else FOR_SUSPICIONS
+        if bucket.take(now_s, 0 if is_open and want.label != "census" else reserve):
+            return None
+        return f"not taken: after {SAMPLES} of one process one in {SAMPLE_EVERY_S:.0f} s"
+
+    def blindness(self, snapshot: Snapshot) -> str | None:
+        """Why nothing may be done on the strength of this snapshot; None when it may."""
+        if snapshot.link.state in ("lost", "closed"):
+            return "the connection is lost"
+        if snapshot.verdict is Verdict.BLIND:
+            return "nothing can be seen"
+        if snapshot.received_t is None:
+            return None
+        age_s = self._clock.wall_s() - snapshot.received_t
+        return f"the newest look is {age_s:.0f} s old" if abs(age_s) > self._stale_s else None
 
     def arrived(self, sample: StackSample) -> None:
         """A sample came: the same one may be asked for again."""
         asked = self._asked_s.pop((sample.pid, sample.label), None) is not None
-        if asked and sample.error != NOT_TAKEN:
-            self._journal.write(
-                "stacks", sample.error or "taken", pid=sample.pid, label=sample.label
-            )
+        if asked and not (sample.error or "").startswith("not taken: "):
+            self._note(
+                "stacks", sample.error or "taken", pid=sample.pid, label=sample.label,
+                tool=sample.tool, mode=sample.mode, took_s=round(sample.duration_s, 4),
+                why=sample.note,
+            )  # fmt: skip
 
     def refusals(self, t: float) -> tuple[StackSample, ...]:
-        """Samples that were not taken because of `--dry-run`, as the engine should see them."""
+        """Samples that were not taken, as the engine should see them."""
         refused, self._refused = self._refused, []
         return tuple(
-            StackSample(t=t, pid=want.pid, label=want.label, tool="none", error=NOT_TAKEN)
-            for want in refused
+            StackSample(t=t, pid=want.pid, label=want.label, tool="none", error=why)
+            for want, why in refused
         )
+
+    # -- the hook --------------------------------------------------------------------------------
 
     def announce(self, snapshot: Snapshot) -> None:
         """Run the hook, once an incident; one at a time, in its own thread."""
-        incident = snapshot.incident
-        if self._hook is None or incident is None or incident.key in self._announced:
+        incident, hook = snapshot.incident, self._hook
+        if hook is None or incident is None or not self._is_news(incident):
             return
-        if incident.verdict not in HOOK_VERDICTS:
-            return
+        if self.blindness(snapshot) is not None:
+            return  # it is run when it can be seen again that it holds
         if self._running is not None and self._running.is_alive():
             return
-        self._announced.add(incident.key)
+        self._told.add(incident.key)
+        program = hook.argv[0]
+        details = {"program": program, "incident": incident.key, "path": incident.path}
         if self._dry_run:
-            self._journal.write("hook", "dry-run", program=self._hook.argv[0])
-            logger.warning("dry run: would run %s", self._hook.argv[0])
+            self._note("hook", "dry-run", **details)
+            logger.warning("dry run: would run %s", program)
             return
-        environment = {**self._environment, **hook_environment(snapshot, incident)}
-        self._running = HookRun(self._hook, environment, self._note_hook)
+        if not self._may_run():
+            outcome = f"not run: {HOOKS_AN_HOUR} in an hour"
+            self._note("hook", outcome, **details)
+            logger.warning("on-stall command %s", outcome)
+            return
+        self._note("hook", "started", **details)
+        told = hook_environment(snapshot, incident)
+        self._running = HookRun(hook, told, lambda ended: self._ended(ended, details))
         self._running.start()
 
-    def _note_hook(self, outcome: str) -> None:
-        logger.warning("on-stall command: %s", outcome)
-        if self._hook is not None:
-            self._journal.write("hook", outcome, program=self._hook.argv[0])
+    def _is_news(self, incident: Incident) -> bool:
+        if incident.verdict not in HOOK_VERDICTS or incident.stage is IncidentStage.RESOLVED:
+            return False
+        return incident.key not in self._told
+
+    def _may_run(self) -> bool:
+        now_s = self._clock.monotonic_s()
+        recent = [one for one in self._hooks_s if now_s - one < 3600]
+        if len(recent) >= HOOKS_AN_HOUR:
+            return False
+        self._hooks_s.append(now_s)
+        return True
+
+    def _ended(self, ended: HookResult, details: Mapping[str, object]) -> None:
+        said = f": {ended.output.splitlines()[-1][:200]}" if ended.output else ""
+        is_well = ended.outcome == "exit 0"
+        logger.log(
+            logging.INFO if is_well else logging.WARNING,
+            "on-stall command: %s%s", ended.outcome, "" if is_well else said,
+        )  # fmt: skip
+        self._note(
+            "hook", ended.outcome, **details, took_s=ended.seconds, output=ended.output or None
+        )
+
+    def finish(self) -> None:
+        """Let a hook that runs come to its end or to its limit: its run is over, it is not."""
+        if self._running is not None and self._hook is not None:
+            self._running.join(self._hook.limit_s)
 
     def close(self) -> None:
         """End a hook that still runs."""
         if self._running is not None:
             self._running.end()
 
-
-class HookRun(threading.Thread):
-    """One run of the hook: own process group, no input, ended when its time is over."""
-
-    def __init__(
-        self, hook: Hook, environment: Mapping[str, str], note: Callable[[str], None]
-    ) -> None:
-        super().__init__(name="on-stall", daemon=True)
-        self._hook, self._environment, self._note = hook, dict(environment), note
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def run(self) -> None:
-        """Start it, wait, note the outcome."""
-        try:
-            self._process = subprocess.Popen(
-                self._hook.argv,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._note(f"{self._hook.argv[0]}: {error.strerror or error}")
+    def _note_once(self, key: str, action: str, outcome: str, **details: object) -> None:
+        """What repeats for as long as something lasts is noted when it begins."""
+        if key in self._said:
             return
-        try:
-            code = self._process.wait(self._hook.limit_s)
-            self._note(f"exit {code}")
-        except subprocess.TimeoutExpired:
-            self.end()
-            with contextlib.suppress(subprocess.TimeoutExpired):  # in state D it stays
-                self._process.wait(KILL_LIMIT_S)
-            self._note(f"ended after its limit of {self._hook.limit_s:g} s")
-
-    def end(self) -> None:
-        """Kill its process group, if it runs."""
-        if self._process is not None and self._process.poll() is None:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                return
-
-
-def hook_environment(snapshot: Snapshot, incident: Incident) -> dict[str, str]:
-    """What the hook is told, all as text; outside text travels here, never through a shell."""
-    pid = snapshot.board.pid
-    told = {
-        "DFLASH_RUN": snapshot.run,
-        "DFLASH_HOST": snapshot.board.where,
-        "DFLASH_VERDICT": incident.verdict.value,
-        "DFLASH_FAILURE": incident.failure,
-        "DFLASH_SUBJECT": incident.subject,
-        "DFLASH_SEVERITY": incident.severity.value,
-        "DFLASH_SUMMARY": snapshot.summary,
-        "DFLASH_SINCE_S": f"{max(snapshot.t - snapshot.since_t, 0.0):.1f}",
-        "DFLASH_INCIDENT": incident.path or "",
-        "DFLASH_PID": "" if pid is None else str(pid),
-    }
-    return {name: text.replace("\0", "") for name, text in told.items()}
+        if len(self._said) > 1000:
+            self._said.clear()
+        self._said.add(key)
+        self._note(action, outcome, **details)

@@ -7,6 +7,7 @@ rate-limited, and the folder of all incidents is kept to a size by removing the 
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import os
 import re
@@ -26,6 +27,7 @@ from dflash_watch.frame import (
     StackSample,
     render_record,
 )
+from dflash_watch.journal import Note, note_nothing
 from dflash_watch.masking import mask_record
 from dflash_watch.model import Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
@@ -41,17 +43,14 @@ from dflash_watch.render.tables import (
     processes_text,
     tracebacks_of,
 )
+from dflash_watch.retention import BUDGET_BYTES, prune
 from dflash_watch.steps import name_folder
 from dflash_watch.window.samples import OTHER
 
 FOLDER_BYTES = 32 << 20
 """JSON of the window, before compression; the oldest frames are left out beyond it."""
-BUDGET_BYTES = 512 << 20
-"""All incidents together."""
-KEEP_LEAST = 3
-"""Incidents kept whatever their size."""
 PER_HOUR = 20
-_NAME = re.compile(r"^\d{8}T\d{6}Z-[a-z0-9-]+$")
+_NUMBERS = itertools.count()
 logger = logging.getLogger(__name__)
 
 
@@ -64,6 +63,7 @@ class IncidentWriter:
         playbooks: failure -> playbook.
         budget_bytes: size of all incidents together.
         per_hour: folders written in an hour of the watched host's time; the rest is left out.
+        note: where it is noted what was written, left out and removed.
     """
 
     def __init__(
@@ -74,9 +74,10 @@ class IncidentWriter:
         *,
         budget_bytes: int = BUDGET_BYTES,
         per_hour: int = PER_HOUR,
+        note: Note = note_nothing,
     ) -> None:
         self._folder, self._options, self._playbooks = folder, options, playbooks
-        self._budget_bytes, self._per_hour = budget_bytes, per_hour
+        self._budget_bytes, self._per_hour, self._note = budget_bytes, per_hour, note
         self._written_t: deque[float] = deque(maxlen=per_hour)
 
     def write(self, snapshot: Snapshot, records: Sequence[Record]) -> Path | None:
@@ -93,13 +94,16 @@ class IncidentWriter:
         if incident is None:
             return None
         if not self._may_write(snapshot.t):
-            logger.warning("incident %s not kept: %d in an hour", incident.key, self._per_hour)
+            outcome = f"left out: {self._per_hour} in an hour"
+            logger.warning("incident %s %s", incident.key, outcome)
+            self._note("incident", outcome, incident=incident.key)
             return None
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._put(snapshot, incident, records)
         while path is None:  # another watchdog took the name meanwhile
             path = self._put(snapshot, incident, records)
-        prune(self._folder, self._budget_bytes)
+        self._note("incident", "written", incident=incident.key, path=str(path))
+        prune(self._folder, self._budget_bytes, self._note)
         return path
 
     def write_asked(self, sample: StackSample) -> Path:
@@ -113,7 +117,12 @@ class IncidentWriter:
         path, number = self._folder / f"{name}.txt", 2
         while path.exists():
             path, number = self._folder / f"{name}-{number}.txt", number + 1
-        put_text(path, f"{render_sample(sample)}\n")
+        try:
+            put_text(path, f"{render_sample(sample)}\n")
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        prune(self._folder, self._budget_bytes, self._note)
         return path
 
     def _put(
@@ -121,8 +130,7 @@ class IncidentWriter:
     ) -> Path | None:
         """Fill the folder aside and give it its name; None when that has just been taken."""
         path = self._free_path(incident)
-        made = self._folder / f".{path.name}.{os.getpid()}.tmp"
-        shutil.rmtree(made, ignore_errors=True)
+        made = self._folder / f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.tmp"
         made.mkdir(mode=0o700)
         try:
             self._fill(made, path, snapshot, incident, records)
@@ -239,32 +247,6 @@ def put(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-
-
-def prune(folder: Path, budget_bytes: int) -> list[str]:
-    """Remove the oldest incidents until the rest fits; names of those removed.
-
-    Only whole incident folders are touched, and the newest KEEP_LEAST stay whatever their size.
-    """
-    whole = sorted(
-        (
-            one
-            for one in folder.iterdir()
-            if _NAME.match(one.name) and (one / "verdict.json").is_file()
-        ),
-        reverse=True,
-    )
-    removed, size = [], 0
-    for number, one in enumerate(whole):
-        size += sum(file.stat().st_size for file in one.iterdir() if file.is_file())
-        if number >= KEEP_LEAST and size > budget_bytes:
-            shutil.rmtree(one, ignore_errors=True)
-            removed.append(one.name)
-    if removed:
-        logger.warning(
-            "incidents beyond %d MiB removed: %s", budget_bytes >> 20, ", ".join(removed)
-        )
-    return removed
 
 
 def _first_t(records: Sequence[Record], snapshot: Snapshot) -> float:

@@ -188,7 +188,7 @@ class Live:
 
     def _act(self, snapshot: Snapshot) -> None:
         for want in snapshot.wants:
-            self._actions.take_stacks(want)
+            self._actions.take_stacks(want, snapshot)
         incident = snapshot.incident
         if incident is None or not incident.ready or self._keeper is None:
             return

@@ -39,7 +39,7 @@ class Outlet(Generic[Item]):
         self.dropped = 0
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._has_begun = False
 
     def put(self, item: Item) -> None:
         """Take an item; never blocks, never raises."""
@@ -49,13 +49,17 @@ class Outlet(Generic[Item]):
             self.dropped += len(self._waiting) == self._waiting.maxlen
             self._waiting.append(item)
             self._change.notify()
+            if not self._has_begun:  # most outlets of a healthy run are never used
+                self._has_begun = True
+                self._thread.start()
 
     def close(self, timeout_s: float) -> bool:
         """Let what waits pass, for at most `timeout_s`; True when all of it did."""
         with self._change:
             self._closing = True
             self._change.notify()
-        self._thread.join(timeout_s)
+        if self._has_begun:
+            self._thread.join(timeout_s)
         return not self._thread.is_alive() and self.failure is None
 
     def _run(self) -> None:

@@ -6,6 +6,7 @@ Trouble on the way is a `LinkChange`, never a statement about the run.
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import secrets
 import threading
@@ -19,6 +20,7 @@ import msgspec
 from dflash_watch.clock import Clock
 from dflash_watch.errors import UsageError, WatchError
 from dflash_watch.frame import PROTOCOL, PROTOCOL_MIN, Frame, Hello, LinkChange, Record, StackSample
+from dflash_watch.journal import Note, note_nothing
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.transport import tool, way
 from dflash_watch.transport.agent_link import AgentLink
@@ -74,9 +76,10 @@ class Session:
         program: what is run over there; our agent by default.
         early: that program's script, started at the place already (`way.enter_early`). Should it
             not get as far as a first word, the way is gone again from its start.
+        note: where it is noted what is done to the machine over there.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last four are for `check` and for tests
         self,
         place: Place,
         target: TargetChoice,
@@ -86,9 +89,10 @@ class Session:
         ask: Ask = ask_on_terminal,
         program: Callable[[], Program] = build_program,
         early: Stream | None = None,
+        note: Note = note_nothing,
     ) -> None:
         self._place, self._target, self._every_s, self._clock = place, target, every_s, clock
-        self._ask, self._build = remembering(ask), program
+        self._ask, self._build, self._note = remembering(ask), program, note
         self._records: queue.Queue[Record] = queue.Queue(_QUEUE)
         self._orders: queue.Queue[_Wanted | float] = queue.Queue()
         self._wanted: dict[int, _Wanted] = {}
@@ -98,6 +102,7 @@ class Session:
         self._link: AgentLink | None = None
         self._hello: Hello | None = None
         self._was_up = self._tool_sent = False
+        self._loss: str | None = None
         self._attempt, self._last_seq = 0, -1
         self._host_t: float | None = None
         self.passed_over: Counter[str] = Counter()
@@ -193,8 +198,13 @@ class Session:
                     if not self._closing.is_set():
                         self._take(data, program)
         finally:
+            self._note_end()
             self._hello = self._link = None
             link.stop()
+
+    def _note_end(self) -> None:
+        if self._hello is not None:
+            self._note("agent", "told to end", pid=self._hello.agent_pid)
 
     def _enter(self, program: Program) -> Stream:
         """The program's streams: those that were opened early, once, else new ones."""
@@ -205,6 +215,8 @@ class Session:
             return early
         if self._host is None:
             self._host = way.open_host(self._place, self._ask, self._say)
+            if self._place.host is not None:
+                self._note("connect", "connected", ssh=self._place.host)
         self._say(last_step)
         command = ("sh", "-c", program.script)
         return way.enter(self._host, self._place, command, self._place.connect_timeout_s)
@@ -240,7 +252,12 @@ class Session:
     def _greet(self, hello: Hello, program: Program) -> None:
         """Only an agent that is the one we sent may speak for the run."""
         agree(hello, program.sha256, self._place.label())
-        self._hello, self._was_up, self._attempt = hello, True, 0
+        self._hello, self._was_up, self._attempt, self._loss = hello, True, 0, None
+        self._note(
+            "agent", "started", pid=hello.agent_pid, uid=hello.uid, python=hello.python,
+            sha256=program.sha256, bytes=len(program.code), entry=self._place.entry,
+            into=self._place.entry_arg,
+        )  # fmt: skip
         self._put(LinkChange(t=self._clock.wall_s(), state="up"))
         self._put(hello)
 
@@ -265,6 +282,8 @@ class Session:
             binary = tool.read_tool(hello.machine)
             if binary is not None:
                 link.send_tool(tool.NAME, binary)
+                digest = hashlib.sha256(binary).hexdigest()
+                self._note("tool", "sent", name=tool.NAME, bytes=len(binary), sha256=digest)
         self._wanted[link.ask("stacks", pid=wanted.pid, label=wanted.label)] = wanted
 
     def _answered(self, reply: Reply) -> None:
@@ -317,6 +336,9 @@ class Session:
 
     def _announce(self, reason: str, retry_in_s: float) -> None:
         t = self._clock.wall_s()
+        if reason != self._loss:
+            self._loss = reason
+            self._note("link", "lost", reason=reason)
         self._put(LinkChange(t=t, state="lost", reason=reason, retry_in_s=round(retry_in_s, 1)))
 
     def _fail_open_requests(self, why: str) -> None:
@@ -331,6 +353,7 @@ class Session:
 
     def _give_up(self, error: WatchError) -> None:
         self.error = error
+        self._note("link", "given up", reason=str(error))
         self._put(LinkChange(t=self._clock.wall_s(), state="closed", reason=str(error)))
         self._closing.set()
 

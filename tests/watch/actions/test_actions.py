@@ -2,18 +2,24 @@
 
 import json
 import os
+import resource
+import signal
 import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
-from dflash_watch.actions import Actions, Hook, Journal
+from dflash_watch.actions import FOR_SUSPICIONS, HOOKS_AN_HOUR, SAMPLES, Actions, Told
 from dflash_watch.clock import SystemClock
 from dflash_watch.frame import StackSample
+from dflash_watch.hook import KEPT_BYTES, Hook
+from dflash_watch.journal import Journal, JournalFile, read_journal
 from dflash_watch.model import (
     Board,
     Incident,
     IncidentStage,
+    Link,
     Severity,
     Snapshot,
     StackRequest,
@@ -21,6 +27,7 @@ from dflash_watch.model import (
 )
 
 LONG_S = 60.0
+HERE = {"PATH": os.environ["PATH"]}
 WANT = StackRequest(label="A", pid=7, reason="no step for 21 s")
 
 
@@ -46,20 +53,22 @@ def incident(verdict: Verdict = Verdict.STALLED, key: str = "k1") -> Snapshot:
     )  # fmt: skip
 
 
-def build(tmp_path: Path, *argv: str, dry_run: bool = False, limit_s: float = 60.0):
-    journal = Journal(tmp_path / "kept" / "journal.jsonl", SystemClock(), "box · ct 200")
+def build(tmp_path: Path, *argv: str, dry_run: bool = False, limit_s: float = 60.0, clock=None):
+    file = JournalFile(tmp_path / "kept" / "journal.jsonl")
+    clock = clock or SystemClock()
     asked = Asked()
-    hook = Hook(argv=argv, limit_s=limit_s) if argv else None
-    actions = Actions(
-        asked, journal, SystemClock(), hook=hook, environment={"PATH": os.environ["PATH"]},
-        dry_run=dry_run,
-    )  # fmt: skip
-    return actions, asked
+    hook = Hook(argv=argv, limit_s=limit_s, environment=HERE) if argv else None
+    note = Journal(file, clock, "box · ct 200")
+    return Actions(asked, note, clock, hook=hook, dry_run=dry_run), asked
 
 
-def noted(tmp_path: Path) -> list[dict]:
-    path = tmp_path / "kept" / "journal.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def noted(tmp_path: Path, action: str | None = None) -> list[dict]:
+    """What the journal says of the action; of everything but the start of the hook by default."""
+    entries = read_journal(tmp_path / "kept" / "journal.jsonl")
+    return [
+        one for one in entries
+        if (action is None and one["outcome"] != "started") or one["action"] == action
+    ]  # fmt: skip
 
 
 def until(condition, what: str):
@@ -98,10 +107,10 @@ def test_the_journal_says_what_was_done_to_which_host_and_what_came_of_it(tmp_pa
     actions, _ = build(tmp_path)
     actions.take_stacks(WANT)
     actions.arrived(StackSample(t=1.0, pid=7, label="A", tool="kernel", error="no permission"))
-    first, second = noted(tmp_path)
+    first, second = until(lambda: len(told := noted(tmp_path)) == 2 and told, "two lines")
     assert first | {"t": 0} == {
-        "t": 0, "host": "box · ct 200", "action": "stacks", "outcome": "asked", "pid": 7,
-        "label": "A", "reason": "no step for 21 s",
+        "t": 0, "watcher_pid": os.getpid(), "host": "box · ct 200", "action": "stacks",
+        "outcome": "asked", "pid": 7, "label": "A", "reason": "no step for 21 s",
     }  # fmt: skip
     assert second["outcome"] == "no permission"
 
@@ -114,6 +123,7 @@ def test_a_dry_run_takes_nothing_and_tells_the_engine_why(tmp_path):
     assert asked.asked == []
     assert (refusal.label, refusal.error) == ("A", "not taken: --dry-run")
     assert actions.refusals(6.0) == ()
+    until(lambda: len(noted(tmp_path)) == 2, "both were noted")
     assert [line["outcome"] for line in noted(tmp_path)] == ["dry-run", "dry-run"]
 
 
@@ -135,6 +145,7 @@ def test_the_hook_learns_everything_from_its_environment_and_nothing_passes_a_sh
         "DFLASH_SUMMARY": "$(id) `id` 'quoted'",
         "DFLASH_SINCE_S": "60.0",
         "DFLASH_INCIDENT": "/somewhere/incident",
+        "DFLASH_INCIDENT_KEY": "k1",
         "DFLASH_PID": "7",
     }
 
@@ -183,15 +194,203 @@ def test_closing_ends_a_hook_that_still_runs(tmp_path):
     until(lambda: actions._running._process is not None, "the hook started")
     actions.close()
     until(lambda: noted(tmp_path), "its end was noted")
-    assert noted(tmp_path)[0]["outcome"] == "exit -9"
+    assert noted(tmp_path)[0]["outcome"] == "ended with the watching"
 
 
-def test_a_journal_that_cannot_be_written_stops_nothing(tmp_path, caplog):
-    (tmp_path / "kept").write_text("a file where the folder should be")
-    journal = Journal(tmp_path / "kept" / "journal.jsonl", SystemClock(), "here")
-    journal.write("stacks", "asked")
-    journal.write("stacks", "asked")
-    assert len(caplog.records) == 1
+def test_a_hook_gets_no_input_and_may_be_silent(tmp_path):
+    actions, _ = build(
+        tmp_path, sys.executable, "-c", "import sys; sys.exit(len(sys.stdin.read()))"
+    )
+    actions.announce(incident())
+    (told,) = until(lambda: noted(tmp_path), "the hook was noted")
+    assert told["outcome"] == "exit 0"
+    assert "output" not in told
+
+
+def test_why_a_hook_failed_is_in_the_journal_masked_and_printable(tmp_path):
+    words = "print('login with --password hunter2secret', flush=True)\n"
+    words += "raise SystemExit('\\x1b[31mno route')"
+    actions, _ = build(tmp_path, sys.executable, "-c", words)
+    actions.announce(incident())
+    (told,) = until(lambda: noted(tmp_path), "the hook was noted")
+    assert told["outcome"] == "exit 1"
+    assert told["output"] == "login with --password ***\nno route"
+
+
+def test_of_a_hook_that_prints_a_gigabyte_the_end_is_kept_and_no_memory_used(tmp_path):
+    script = "head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo the end"
+    actions, _ = build(tmp_path, "sh", "-c", script)
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    actions.announce(incident())
+    (told,) = until(lambda: noted(tmp_path), "the hook was noted")
+    assert told["outcome"] == "exit 0"
+    assert told["output"].endswith("x\nthe end")
+    assert len(told["output"]) <= KEPT_BYTES
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 32 << 10
+
+
+def test_a_child_that_outlives_its_hook_holds_nothing_up_and_is_left_alone(tmp_path):
+    pids = tmp_path / "pid"
+    actions, _ = build(tmp_path, "sh", "-c", f"sleep 1000 & echo $! > {pids}; exit 3")
+    actions.announce(incident())
+    (told,) = until(lambda: noted(tmp_path), "the hook was noted")
+    child = int(pids.read_text())
+    try:
+        assert told["outcome"] == "exit 3"
+        assert not is_gone(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_hook_that_closes_its_output_is_still_waited_for(tmp_path):
+    actions, _ = build(tmp_path, "sh", "-c", "exec >&- 2>&-; sleep 0.3; exit 4")
+    actions.announce(incident())
+    (told,) = until(lambda: noted(tmp_path), "the hook was noted")
+    assert told["outcome"] == "exit 4"
+
+
+def test_a_hook_that_ignores_the_first_signal_is_killed(tmp_path):
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
+    actions, _ = build(tmp_path, sys.executable, "-c", script, limit_s=1.0)
+    actions.announce(incident())
+    until(lambda: noted(tmp_path), "the limit was noted")
+    assert noted(tmp_path)[0]["outcome"] == "ended after its limit of 1 s"
+    until(lambda: is_gone(actions._running._process.pid), "it is gone")
+
+
+def test_a_hook_that_may_not_be_run_says_so(tmp_path):
+    program = tmp_path / "notify"
+    program.write_text("no program")
+    program.chmod(0o600)
+    actions, _ = build(tmp_path, str(program))
+    actions.announce(incident())
+    until(lambda: noted(tmp_path), "the failure was noted")
+    assert noted(tmp_path)[0]["outcome"] == f"{program}: Permission denied"
+
+
+def test_the_end_of_a_run_waits_for_the_hook_that_tells_of_it(tmp_path):
+    actions, _ = build(tmp_path, "sh", "-c", "sleep 0.5; exit 5")
+    actions.announce(incident(Verdict.CRASHED))
+    actions.finish()
+    actions.close()
+    until(lambda: noted(tmp_path), "its end was noted")
+    assert noted(tmp_path)[0]["outcome"] == "exit 5"
+
+
+def test_a_restarted_watcher_does_not_run_the_hook_again_for_the_same_incident(tmp_path):
+    key = "pipeline-deadlock/drafter-1@1790000000"
+    actions, _ = build(tmp_path, "true")
+    actions.announce(incident(key=key))
+    until(lambda: noted(tmp_path), "the hook was noted")
+    path = tmp_path / "kept" / "journal.jsonl"
+    told = Told(read_journal(path), "box · ct 200", time.time())
+    again = "pipeline-deadlock/drafter-1@1790000031"
+    assert key in told
+    assert again in told
+    assert "pipeline-deadlock/drafter-1@1790000200" not in told
+    assert "drafter-idle/drafter-1@1790000000" not in told
+    assert key not in Told(read_journal(path), "box · ct 201", time.time())
+    assert len(told.ages_s) == 1
+    second = Actions(
+        None, Journal(JournalFile(path), SystemClock(), "box · ct 200"), SystemClock(),
+        hook=Hook(argv=("true",), environment=HERE), told=told,
+    )  # fmt: skip
+    second.announce(incident(key=again))
+    second.announce(incident(key="other/run@1"))
+    until(lambda: len(noted(tmp_path)) == 2, "the other one was announced")
+    assert [one["incident"] for one in noted(tmp_path)] == [key, "other/run@1"]
+
+
+def test_so_many_hooks_an_hour_and_no_more(tmp_path):
+    clock = Hours()
+    actions, _ = build(tmp_path, "true", clock=clock)
+    for number in range(HOOKS_AN_HOUR + 5):
+        actions.announce(incident(key=f"f/run@{number * 1000}"))
+        actions.finish()
+    limited = f"not run: {HOOKS_AN_HOUR} in an hour"
+    until(lambda: len(noted(tmp_path)) == HOOKS_AN_HOUR + 5, "each was noted")
+    assert [one["outcome"] for one in noted(tmp_path)].count("exit 0") == HOOKS_AN_HOUR
+    assert [one["outcome"] for one in noted(tmp_path)].count(limited) == 5
+    clock.now_s += 3600
+    actions.announce(incident(key="f/run@99999999"))
+    until(lambda: len(noted(tmp_path)) == HOOKS_AN_HOUR + 6, "the next hour's was noted")
+    assert noted(tmp_path)[-1]["outcome"] == "exit 0"
+
+
+def test_samples_of_one_process_are_bounded_and_the_last_are_kept_for_incidents(tmp_path):
+    clock = Hours()
+    actions, asked = build(tmp_path, clock=clock)
+    calm = msgspec.structs.replace(incident(), incident=None, verdict=Verdict.RUNNING)
+
+    def ask(times: int, label: str, snapshot: Snapshot) -> int:
+        before = len(asked.asked)
+        for _ in range(times):
+            clock.now_s += 0.1
+            actions.take_stacks(StackRequest(label=label, pid=7, reason="r"), snapshot)
+            refused = actions.refusals(1.0)
+            assert all("not taken: after 40 of one" in one.error for one in refused)
+            taken = (StackSample(t=1.0, pid=7, label=label, tool="py-spy"),)
+            for came in refused or taken:
+                actions.arrived(came)
+        return len(asked.asked) - before
+
+    assert ask(60, "census", calm) == SAMPLES - FOR_SUSPICIONS
+    assert ask(20, "A", calm) == 6
+    assert ask(20, "A", incident()) == 6
+    assert ask(20, "asked", incident()) == 20
+    clock.now_s += 3 * 60
+    assert ask(20, "A", incident()) == 3
+    outcomes = until(
+        lambda: (
+            (told := [one["outcome"] for one in noted(tmp_path, "stacks")]).count("taken") == 63
+            and told
+        ),
+        "all were noted",
+    )
+    refusals = [one for one in outcomes if "not taken" in one]
+    assert len(refusals) == 1, "what repeats is noted once"
+
+
+BLIND = {
+    "link": {"link": Link(state="lost", reason="cut")},
+    "given up": {"link": Link(state="closed")},
+    "verdict": {"verdict": Verdict.BLIND},
+    "old": {"received_t": 1.0},
+}
+
+
+@pytest.mark.parametrize("why", BLIND)
+def test_nothing_is_done_while_nothing_can_be_seen_and_the_hook_follows_later(tmp_path, why):
+    actions, asked = build(tmp_path, "true")
+    blind = msgspec.structs.replace(incident(), **BLIND[why])
+    actions.announce(blind)
+    actions.take_stacks(WANT, blind)
+    (refusal,) = actions.refusals(1.0)
+    assert refusal.error.startswith("not taken: ")
+    assert asked.asked == []
+    assert actions._running is None
+    actions.arrived(refusal)
+    seen = msgspec.structs.replace(incident(), received_t=time.time())
+    actions.announce(seen)
+    actions.take_stacks(WANT, seen)
+    until(lambda: noted(tmp_path, "hook"), "the hook ran once it could be seen")
+    assert asked.asked == [(7, "A")]
+
+
+def test_a_person_may_ask_for_stacks_whatever_can_be_seen(tmp_path):
+    actions, asked = build(tmp_path)
+    blind = msgspec.structs.replace(incident(), verdict=Verdict.BLIND)
+    actions.take_stacks(StackRequest(label="asked", pid=7, reason="asked for"), blind)
+    assert asked.asked == [(7, "asked")]
+
+
+class Hours(SystemClock):
+    """A clock whose hours pass when told."""
+
+    now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
 
 
 def is_gone(pid: int) -> bool:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from dflash_watch.bundle import IncidentWriter, fit, prune
+from dflash_watch.bundle import IncidentWriter, fit
 from dflash_watch.capture import open_capture
 from dflash_watch.commands.incidents import find_incidents
 from dflash_watch.engine import Engine
 from dflash_watch.frame import Frame, Record, StackSample
 from dflash_watch.model import RunOptions, Snapshot
 from dflash_watch.playbooks import load_playbooks
+from dflash_watch.retention import prune
 from watch.render.made import SECRET, T0, deadlocked, frame, records, stacks
 
 PLAYBOOKS = load_playbooks()

@@ -121,3 +121,34 @@ def test_a_damaged_verdict_is_a_line_in_the_list_and_never_an_internal_error(kep
     if torn.startswith("\\"):
         assert run(kept, "last", "--json") == 64
         assert "damaged" in capfd.readouterr().err
+
+
+ENTRIES = [
+    {"t": 1795974710.8, "host": "box · ct 200", "action": "stacks", "outcome": "asked", "pid": 7},
+    {"t": "?", "host": "box", "run": "qwen", "action": "hook", "outcome": "exit 1\x1b[31m",
+     "output": "a\nb" + "x" * 500},
+]  # fmt: skip
+
+
+def test_the_journal_is_read_oldest_first_with_one_line_an_entry(kept, capfd):
+    (kept / "journal.1.jsonl").write_text(json.dumps(ENTRIES[0]) + "\n")
+    (kept / "journal.jsonl").write_text("torn\n" + json.dumps(ENTRIES[1]) + "\n")
+    assert run(kept, "--journal") == 0
+    first, second = capfd.readouterr().out.splitlines()
+    assert first == "2026-11-29 17:51:50  box · ct 200         stacks: asked  pid=7"
+    assert second.startswith("?  box qwen             hook: exit 1  output=a bxxx")
+    assert len(second) < 200
+    assert "\x1b" not in second
+
+
+def test_the_journal_as_json_is_the_entries_themselves(kept, capfd):
+    (kept / "journal.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ENTRIES))
+    assert run(kept, "--journal", "--json") == 0
+    assert [json.loads(line) for line in capfd.readouterr().out.splitlines()] == ENTRIES
+
+
+def test_a_journal_that_is_not_there_is_said(tmp_path, capfd):
+    assert run(tmp_path / "none", "--journal") == 0
+    assert capfd.readouterr().out.startswith("nothing noted in ")
+    assert run(tmp_path / "none", "last", "--journal") == 64
+    assert "leave out SHOW" in capfd.readouterr().err

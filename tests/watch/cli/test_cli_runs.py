@@ -275,9 +275,14 @@ def test_a_dry_run_takes_no_stacks_and_notes_that_it_did_not(bench: Bench):
     kept = bench.folder / "kept"
     watch = bench.start("--json", "--dry-run", "--incidents", str(kept), "--pid", str(run.pid))
     journal = kept / "journal.jsonl"
-    until(lambda: journal.exists() and journal.read_text().count("\n"), "the first wish")
+    until(lambda: journal.exists() and "dry-run" in journal.read_text(), "the first wish")
     stop(watch)
-    assert {one["outcome"] for one in objects(journal.read_text())} == {"dry-run"}
+    told = [(one["action"], one["outcome"]) for one in objects(journal.read_text())]
+    assert told[0] == ("agent", "started")
+    assert {outcome for action, outcome in told if action == "stacks"} == {"dry-run"}
+    assert told[-1] == ("agent", "told to end")
+    assert [path.name for path in kept.iterdir()] == ["journal.jsonl"]
+    assert not (bench.folder / "state" / "dflash-watch" / "limits").exists()
 
 
 def test_a_log_alone_leads_to_the_run_that_writes_it(bench: Bench):

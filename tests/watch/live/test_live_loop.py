@@ -3,7 +3,7 @@
 import threading
 
 import msgspec
-from dflash_watch.actions import Actions, Journal
+from dflash_watch.actions import Actions
 from dflash_watch.frame import (
     Frame,
     LinkChange,
@@ -15,6 +15,7 @@ from dflash_watch.frame import (
     Tick,
     render_record,
 )
+from dflash_watch.journal import note_nothing
 from dflash_watch.live import Live, is_over
 from dflash_watch.model import (
     Board,
@@ -113,7 +114,7 @@ def frame(seq: int = 1, state: str = "found", gone_s: float | None = None) -> Fr
 def play(records: list, engine: Echo, *, dry_run: bool = False, until=None, keeper=None):
     clock, shown, recorded = StoppedClock(), [], []
     source = Script(clock, records)
-    actions = Actions(source, Journal(None, clock, "here"), clock, dry_run=dry_run)
+    actions = Actions(source, note_nothing, clock, dry_run=dry_run)
     live = Live(
         source, engine, clock, actions=actions, record=recorded.append,
         keeper=keeper,
@@ -235,7 +236,7 @@ def test_a_run_that_was_not_found_yet_is_not_over():
 def test_stacks_asked_for_by_a_person_are_those_of_the_main_process():
     clock = StoppedClock()
     source = Script(clock, [frame(1), frame(2)])
-    actions = Actions(source, Journal(None, clock, "here"), clock)
+    actions = Actions(source, note_nothing, clock)
     live = Live(source, Echo(board=Board(pid=42)), clock, actions=actions)
     live.order({"op": "stacks"})
     live.run(threading.Event())
@@ -245,7 +246,7 @@ def test_stacks_asked_for_by_a_person_are_those_of_the_main_process():
 def test_a_person_who_quits_ends_the_loop_and_an_unknown_order_does_nothing():
     clock = StoppedClock()
     source = Script(clock, [frame(1), frame(2)])
-    live = Live(source, Echo(), clock, actions=Actions(source, Journal(None, clock, "x"), clock))
+    live = Live(source, Echo(), clock, actions=Actions(source, note_nothing, clock))
     live.order({"op": "dance"})
     live.order({"op": "quit"})
     live.run(threading.Event())

@@ -122,7 +122,9 @@ def _add_keeping(parser: Parser) -> None:
     keep.add_argument("--incidents", metavar="DIR", help="where incidents go")
     keep.add_argument("--on-stall", metavar="CMD", help="run once an incident (stalled, crashed)")
     keep.add_argument("--on-stall-limit-s", metavar="S", default="60", help="then it is ended (60)")
-    keep.add_argument("--dry-run", action="store_true", help="take no stacks, run no hook; say so")
+    keep.add_argument(
+        "--dry-run", action="store_true", help="only look: no stacks, hook or folder; say so"
+    )
     keep.add_argument("--until-end", action="store_true", help="end when the run has ended")
 
 
@@ -186,7 +188,10 @@ def incidents_parser() -> Parser:
     parser = _parser("incidents", COMMANDS["incidents"])
     parser.add_argument("show", metavar="SHOW", nargs="?", help="name, part of it, or `last`")
     parser.add_argument("--incidents", metavar="DIR", help="where incidents lie")
-    parser.add_argument("--json", action="store_true", help="one object an incident")
+    parser.add_argument(
+        "--journal", action="store_true", help="what was done to which machine, and what came of it"
+    )
+    parser.add_argument("--json", action="store_true", help="one object an incident or entry")
     return parser
 
 

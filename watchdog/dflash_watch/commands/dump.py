@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from dflash_watch.actions import Actions, Journal
+from dflash_watch.actions import Actions
 from dflash_watch.clock import Clock, SystemClock
 from dflash_watch.commands.context import Context, incidents_dir, interrupt_on_signals, write_line
 from dflash_watch.commands.glance import refuse_several
@@ -12,6 +12,7 @@ from dflash_watch.commands.request import build_request
 from dflash_watch.commands.values import parse_number
 from dflash_watch.errors import EXIT_OK, EXIT_UNKNOWN, LinkError, WatchError
 from dflash_watch.frame import Frame, LinkChange, Record, StackSample, render_record
+from dflash_watch.journal import NAME, Journal, JournalFile
 from dflash_watch.masking import mask_record
 from dflash_watch.model import StackRequest
 from dflash_watch.place import TargetChoice
@@ -20,6 +21,7 @@ from dflash_watch.render.stacktext import render_dump
 from dflash_watch.session import Session
 
 MAX_PROCESSES = 16
+CLOSE_S = 0.3
 
 
 class Dump:
@@ -87,10 +89,11 @@ def run(given: Namespace, _context: Context) -> int:
     deadline_s = parse_number("--deadline-s", given.deadline_s, 1, 600)
     interrupt_on_signals()
     clock = SystemClock()
-    session = Session(request.place, request.target, request.every_s, clock)
-    journal = Journal(incidents_dir(None) / "journal.jsonl", clock, request.place.label())
+    file = JournalFile(incidents_dir(None) / NAME)
+    note = Journal(file, clock, request.place.label())
+    session = Session(request.place, request.target, request.every_s, clock, note=note)
     try:
-        dump = Dump(session, Actions(session, journal, clock), clock, deadline_s)
+        dump = Dump(session, Actions(session, note, clock), clock, deadline_s)
         frame = dump.first_frame(request.target)
         pids = choose_pids(frame)
         samples: list[StackSample] = []
@@ -100,6 +103,7 @@ def run(given: Namespace, _context: Context) -> int:
             samples += dump.take(pids, str(number))
     finally:
         session.close()
+        file.close(CLOSE_S)
     show(mask_record(frame), [mask_record(one) for one in samples], as_json=given.json)
     return EXIT_OK if any(sample.error is None for sample in samples) else EXIT_UNKNOWN
 

@@ -12,6 +12,7 @@ from dflash_watch.clock import Clock
 from dflash_watch.commands.request import Request
 from dflash_watch.errors import UsageError
 from dflash_watch.frame import Frame, LinkChange, Record
+from dflash_watch.journal import note_nothing
 from dflash_watch.model import Confidence, Evidence, EvidenceKind, Snapshot, Source, Verdict
 from dflash_watch.place import TargetChoice
 from dflash_watch.session import Session
@@ -71,14 +72,14 @@ def look_twice(
         first = wait_for_frame(session, patience)
         # Loaded after the first look, in the seconds up to the last: earlier it would take
         # processor time from those who make the connection.
-        from dflash_watch.actions import Actions, Journal  # noqa: PLC0415
+        from dflash_watch.actions import Actions  # noqa: PLC0415
         from dflash_watch.agent.bundle import keep_compiled  # noqa: PLC0415
         from dflash_watch.engine import Engine  # noqa: PLC0415
         from dflash_watch.live import Live  # noqa: PLC0415
         from dflash_watch.playbooks import load_playbooks  # noqa: PLC0415
         from dflash_watch.render import check, jsonl  # noqa: F401, PLC0415 - needed at the end
 
-        actions = Actions(None, Journal(None, clock, ""), clock)
+        actions = Actions(None, note_nothing, clock)
         engine = Engine(request.options, load_playbooks(), takes_stacks=False)
         live = Live(session, engine, clock, actions=actions)
         for record in first:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from dflash_watch.commands.context import Context, incidents_dir, write_line
 from dflash_watch.commands.values import did_you_mean
 from dflash_watch.errors import EXIT_OK, UsageError
+from dflash_watch.journal import NAME, read_journal
+from dflash_watch.readers.lines import escaped
+
+JOURNAL_COLUMNS = ("t", "host", "run", "action", "outcome", "watcher_pid")
+VALUE_LIMIT = 120
+"""Characters shown of one value; `--json` has all of it."""
 
 
 def run(given: Namespace, _context: Context) -> int:
@@ -21,6 +29,11 @@ def run(given: Namespace, _context: Context) -> int:
     folder = incidents_dir(given.incidents)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--incidents: {folder} is no folder", hint="check the path")
+    if given.journal:
+        if given.show is not None:
+            raise UsageError("--journal: there is one for all incidents", hint="leave out SHOW")
+        show_journal(folder / NAME, as_json=given.json)
+        return EXIT_OK
     kept = find_incidents(folder)
     if given.show is not None:
         show(choose(kept, given.show, folder), as_json=given.json)
@@ -31,6 +44,45 @@ def run(given: Namespace, _context: Context) -> int:
         told = read_verdict(path)
         write_line(json.dumps({"path": str(path), **told}) if given.json else row(path, told))
     return EXIT_OK
+
+
+def show_journal(path: Path, *, as_json: bool) -> None:
+    """What was done, oldest first; nothing when nothing was.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    count = 0
+    try:
+        for entry in read_journal(path):
+            write_line(escaped(json.dumps(entry)) if as_json else journal_row(entry))
+            count += 1
+    except PermissionError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="it is its owner's only") from error
+    if not count and not as_json:
+        write_line(f"nothing noted in {path}")
+
+
+def journal_row(entry: Mapping[str, Any]) -> str:
+    """One line of the journal for people."""
+    t = entry.get("t")
+    moment = f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}" if is_moment(t) else "?"
+    where = " ".join(str(entry[key]) for key in ("host", "run") if key in entry)
+    told = " ".join(
+        f"{key}={_short(value)}" for key, value in entry.items() if key not in JOURNAL_COLUMNS
+    )
+    line = f"{moment}  {where:<20} {entry.get('action')}: {entry.get('outcome')}  {told}"
+    return line.rstrip()
+
+
+def is_moment(t: object) -> TypeGuard[float]:
+    """A number that a date can be made of."""
+    return isinstance(t, int | float) and 0 <= t < 4e9
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 3] + "..."
 
 
 def find_incidents(folder: Path) -> list[Path]:

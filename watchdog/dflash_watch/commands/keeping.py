@@ -19,15 +19,17 @@ from dflash_watch.frame import (
     parse_record,
     render_record,
 )
-from dflash_watch.model import ASKED, Snapshot
+from dflash_watch.journal import Note, note_nothing
+from dflash_watch.model import ASKED, Incident, IncidentStage, Snapshot
 from dflash_watch.outlet import Outlet
+from dflash_watch.retention import mark_closed, mark_open
 
 WINDOW_RECORDS = 900
 INCIDENTS_THAT_MAY_WAIT = 8
 logger = logging.getLogger(__name__)
 WriteIncident = Callable[[Snapshot, Sequence[Record]], Path | None]
 WriteAsked = Callable[[StackSample], Path]
-ASKED_THAT_MAY_WAIT = 4
+SMALL_THAT_MAY_WAIT = 16
 
 
 class RecentRecords:
@@ -71,17 +73,22 @@ class Shelf:
     Args:
         write: makes the folder; None when it decided not to (rate limit, size budget).
         write_asked: makes the file of a sample that a person asked for.
+        note: where it is noted what could not be kept.
     """
 
-    def __init__(self, write: WriteIncident, write_asked: WriteAsked) -> None:
-        self._write_folder, self._write_file = write, write_asked
+    def __init__(
+        self, write: WriteIncident, write_asked: WriteAsked, note: Note = note_nothing
+    ) -> None:
+        self._write_folder, self._write_file, self._note = write, write_asked, note
         self._recent = RecentRecords()
         self._lock = threading.Lock()
         self._asked: set[str] = set()
         self._settled: dict[str, str | None] = {}
         self._asked_path: str | None = None
-        self._files: Outlet[StackSample] = Outlet(
-            "asked stacks", self._write_asked, capacity=ASKED_THAT_MAY_WAIT
+        self._marked: str | None = None
+        self._refused: str | None = None
+        self._small: Outlet[Callable[[], None]] = Outlet(
+            "small files", lambda write: write(), capacity=SMALL_THAT_MAY_WAIT
         )
         self._outlet: Outlet[tuple[Snapshot, list[bytes]]] = Outlet(
             "incidents", self._write, capacity=INCIDENTS_THAT_MAY_WAIT
@@ -91,7 +98,7 @@ class Shelf:
         """Remember a record for the window of an incident."""
         self._recent.add(record)
         if isinstance(record, StackSample) and record.label == ASKED:
-            self._files.put(record)
+            self._small.put(lambda: self._write_asked(record))
 
     def asked_path(self) -> str | None:
         """Where the newest sample that a person asked for is, or why it is nowhere."""
@@ -101,10 +108,25 @@ class Shelf:
     def keep(self, snapshot: Snapshot) -> None:
         """Write the folder of the snapshot's incident, once."""
         incident = snapshot.incident
-        if incident is None or incident.key in self._asked:
+        if incident is None:
+            return
+        self._mark(incident)
+        if incident.key in self._asked:
             return
         self._asked.add(incident.key)
         self._outlet.put((snapshot, self._recent.packed()))
+
+    def _mark(self, incident: Incident) -> None:
+        """While it is open nobody shall remove its folder, whoever else watches."""
+        is_open = incident.stage is not IncidentStage.RESOLVED
+        path = self.path(incident.key) if is_open else None
+        if path == self._marked:
+            return
+        before, self._marked = self._marked, path
+        if before is not None:
+            self._small.put(lambda: mark_closed(Path(before)))
+        if path is not None:
+            self._small.put(lambda: mark_open(Path(path)))
 
     def path(self, key: str) -> str | None:
         """Where the folder of that incident is, once it is whole."""
@@ -118,7 +140,7 @@ class Shelf:
 
     def close(self, timeout_s: float) -> None:
         """Finish the folder that is being written, within the time given."""
-        self._files.close(timeout_s)
+        self._small.close(timeout_s)
         self._outlet.close(timeout_s)
 
     def _write_asked(self, sample: StackSample) -> None:
@@ -138,7 +160,15 @@ class Shelf:
             path = self._write_folder(snapshot, unpack(packed))
             if path is not None:
                 logger.info("incident kept: %s", path)
+                self._refused = None
         except (OSError, WatchError) as error:
-            logger.warning("incident %s not kept: %s", key, error)
+            self._complain(key, getattr(error, "strerror", None) or str(error))
         with self._lock:
             self._settled[key] = None if path is None else str(path)
+
+    def _complain(self, key: str, why: str) -> None:
+        """Once for as long as it lasts: a full disk is no news with each incident."""
+        self._note("incident", f"not kept: {why}", incident=key)
+        if why != self._refused:
+            logger.warning("incident %s not kept: %s; watching goes on", key, why)
+        self._refused = why

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
-from dflash_watch.actions import Actions, Hook, Journal
+from dflash_watch import journal
+from dflash_watch.actions import STALE_S, Actions, Told
 from dflash_watch.bundle import IncidentWriter
 from dflash_watch.clock import SystemClock
-from dflash_watch.commands.context import Context, incidents_dir, state_dir
+from dflash_watch.commands.context import incidents_dir, state_dir
 from dflash_watch.commands.keeping import Shelf
 from dflash_watch.commands.learned import (
     LimitsKeeper,
@@ -22,12 +27,17 @@ from dflash_watch.commands.learned import (
 from dflash_watch.commands.recording import Recorder
 from dflash_watch.commands.request import Request
 from dflash_watch.engine import Engine
+from dflash_watch.frame import Record, StackSample
+from dflash_watch.hook import Hook
+from dflash_watch.journal import Journal, JournalFile, Note, read_journal
 from dflash_watch.live import Live
+from dflash_watch.model import Snapshot
 from dflash_watch.place import TargetChoice
-from dflash_watch.playbooks import load_playbooks
+from dflash_watch.playbooks import Playbook, load_playbooks
 from dflash_watch.session import Session
 
 CLOSE_S = 0.3
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,52 +46,93 @@ class Look:
 
     live: Live
     target: TargetChoice
+    actions: Actions
 
 
 @contextlib.contextmanager
-def open_look(
-    request: Request, given: Namespace, context: Context, hook: Hook | None
-) -> Iterator[Look]:
+def open_look(request: Request, given: Namespace, hook: Hook | None) -> Iterator[Look]:
     """Everything wired; on leaving, what still waits is written and the agent ends."""
-    clock = SystemClock()
     folder = incidents_dir(given.incidents)
-    playbooks = load_playbooks()
-    session = Session(request.place, request.target, request.every_s, clock)
+    file = JournalFile(folder / journal.NAME)
+    try:
+        with open_run(request, given, Shared(folder, file, load_playbooks()), hook) as look:
+            yield look
+    finally:
+        file.close(CLOSE_S)
+
+
+class Shared(NamedTuple):
+    """What all runs of one process have in common."""
+
+    folder: Path
+    """Of incidents."""
+    file: JournalFile
+    playbooks: Mapping[str, Playbook]
+
+
+@contextlib.contextmanager
+def open_run(
+    request: Request, given: Namespace, shared: Shared, hook: Hook | None, name: str | None = None
+) -> Iterator[Look]:
+    """One run, wired; `name` tells it from the others of a fleet."""
+    clock, label = SystemClock(), request.place.label()
+    note = Journal(shared.file, clock, label, name)
+    session = Session(request.place, request.target, request.every_s, clock, note=note)
     actions = Actions(
         session,
-        Journal(folder / "journal.jsonl", clock, request.place.label()),
+        note,
         clock,
         hook=hook,
-        environment=context.environment,
         dry_run=given.dry_run,
+        told=read_told(shared.file.path, label, clock) if hook is not None else None,
+        stale_s=max(STALE_S, 2.5 * request.every_s),
     )
-    writer = IncidentWriter(folder, request.options, playbooks)
-    shelf = Shelf(writer.write, writer.write_asked)
+    shelf = build_shelf(request, shared, note, dry_run=given.dry_run)
     limits = limits_path(state_dir(), request.place, request.target)
     profiles = profiles_path(state_dir())
     engine = Engine(
         request.options,
-        playbooks,
+        shared.playbooks,
         limits=read_limits(limits),
         profiles=read_profiles(profiles),
     )
     keeper = LimitsKeeper(limits, clock, profiles)
     recorder = Recorder(given.record, request.options, clock) if given.record else None
-    live = Live(
-        session,
-        engine,
-        clock,
-        actions=actions,
-        record=recorder,
-        keeper=shelf,
-    )
-    live.attach(lambda _snapshot: keeper.note(engine.limits))
+    live = Live(session, engine, clock, actions=actions, record=recorder, keeper=shelf)
+    if not given.dry_run:
+        live.attach(lambda _snapshot: keeper.note(engine.limits))
     try:
-        yield Look(live=live, target=request.target)
+        yield Look(live=live, target=request.target, actions=actions)
     finally:
         actions.close()
-        keeper.close(engine.limits, CLOSE_S, engine.profile)
+        if not given.dry_run:
+            keeper.close(engine.limits, CLOSE_S, engine.profile)
         shelf.close(CLOSE_S)
         if recorder is not None:
             recorder.close(CLOSE_S)
         session.close()
+
+
+def build_shelf(request: Request, shared: Shared, note: Note, *, dry_run: bool) -> Shelf:
+    """What keeps incidents; in a dry run, what notes that it would have."""
+    if not dry_run:
+        writer = IncidentWriter(shared.folder, request.options, shared.playbooks, note=note)
+        return Shelf(writer.write, writer.write_asked, note)
+
+    def write(snapshot: Snapshot, _records: Sequence[Record]) -> None:
+        incident = snapshot.incident
+        note("incident", "dry-run", incident=None if incident is None else incident.key)
+
+    def write_asked(_sample: StackSample) -> Path:
+        raise OSError(errno.EPERM, "--dry-run")
+
+    return Shelf(write, write_asked, note)
+
+
+def read_told(path: Path, host: str, clock: SystemClock) -> Told:
+    """Incidents that the hook was run for before this watcher began."""
+    try:
+        return Told(read_journal(path), host, clock.wall_s())
+    except OSError as error:
+        logger.warning("journal %s: %s; the on-stall command may be run again", path, error)
+        return Told()

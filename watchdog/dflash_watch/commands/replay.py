@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflash_watch.actions import Actions, Journal
+from dflash_watch.actions import Actions
 from dflash_watch.capture import open_capture
 from dflash_watch.clock import Clock, SystemClock
 from dflash_watch.commands.context import Context, incidents_dir, stop_on_signals
@@ -19,6 +19,7 @@ from dflash_watch.commands.values import parse_number
 from dflash_watch.engine import Engine
 from dflash_watch.errors import EXIT_OK
 from dflash_watch.frame import Hello, Record
+from dflash_watch.journal import note_nothing
 from dflash_watch.live import Live
 from dflash_watch.playbooks import load_playbooks
 
@@ -105,7 +106,7 @@ def run(given: Namespace, context: Context) -> int:
     clock = SystemClock()
     if given.publish_fd is not None and speed is None:
         speed = SCREEN_SPEED
-    actions = Actions(None, Journal(None, clock, header.options.where), clock)
+    actions = Actions(None, note_nothing, clock)
     source = Replay(records, clock, speed)
     engine = Engine(header.options, load_playbooks())
     live = Live(source, engine, clock, actions=actions, ticks=False)

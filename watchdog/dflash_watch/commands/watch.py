@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import threading
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from dflash_watch.actions import Hook
 from dflash_watch.commands.context import Context, stop_on_signals
 from dflash_watch.commands.glance import refuse_several
 from dflash_watch.commands.looking import Look, open_look
@@ -24,6 +23,7 @@ from dflash_watch.errors import (
     WatchError,
 )
 from dflash_watch.frame import Frame
+from dflash_watch.hook import Hook
 from dflash_watch.live import Live, is_over
 from dflash_watch.model import Verdict
 from dflash_watch.place import TargetChoice
@@ -37,12 +37,12 @@ def run(given: Namespace, context: Context) -> int:
     Raises:
         LinkError: the way to the run cannot work, as far as one can know.
     """
-    request, hook = build_request(given), build_hook(given)
+    request, hook = build_request(given), build_hook(given, context.environment)
     if wants_dashboard(given, context):
         return context.show(context.words)
     notices, stop = speak(), stop_on_signals()
     try:
-        with open_look(request, given, context, hook) as look:
+        with open_look(request, given, hook) as look:
             return watch(look, given, stop, context)
     finally:
         notices.finish(0.2)
@@ -56,6 +56,8 @@ def watch(look: Look, given: Namespace, stop: threading.Event, context: Context)
         live.run(stop, ending(look.target, until_end=given.until_end))
     finally:
         close_sink(0.3)
+    if not stop.is_set():
+        look.actions.finish()
     if is_refused(live) and live.link is not None:
         raise LinkError(live.link.reason or "the way to the run cannot work")
     if stop.is_set() or live.snapshot is None:
@@ -92,7 +94,7 @@ def is_refused(live: Live) -> bool:
     return live.link is not None and live.link.state == "closed" and live.frames == 0
 
 
-def build_hook(given: Namespace) -> Hook | None:
+def build_hook(given: Namespace, environment: Mapping[str, str]) -> Hook | None:
     """The command of `--on-stall`.
 
     Raises:
@@ -105,4 +107,4 @@ def build_hook(given: Namespace) -> Hook | None:
     if shutil.which(argv[0]) is None:
         hint = "is it on PATH, and executable? for a shell line write \"sh -c '...'\""
         raise UsageError(f"--on-stall: no program {argv[0]} on this machine", hint=hint)
-    return Hook(argv=argv, limit_s=limit_s)
+    return Hook(argv=argv, limit_s=limit_s, environment=environment)
