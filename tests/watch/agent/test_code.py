@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from dflash_watch.agent import proc
+from dflash_watch.agent.memory import read_argv
 from dflash_watch.agent.probes import code
 from watch.agent.driving import wait_for
 
@@ -56,7 +57,7 @@ def test_the_same_bytes_written_again_are_no_change(folder):
 @pytest.fixture
 def run(folder):
     begun = subprocess.Popen([sys.executable, "train.py"], cwd=folder)
-    wait_for(lambda: proc.read_argv("/proc", begun.pid)[-1:] == ["train.py"])
+    wait_for(lambda: read_argv("/proc", begun.pid)[-1:] == ["train.py"])
     yield begun
     begun.kill()
     begun.wait()
@@ -82,7 +83,7 @@ def test_a_script_among_installed_packages_and_a_module_have_no_folder_of_their_
     (inside / "tool.py").write_text("import time\ntime.sleep(60)\n")
     tool = subprocess.Popen([sys.executable, str(inside / "tool.py")])
     try:
-        wait_for(lambda: len(proc.read_argv("/proc", tool.pid)) == 2)
+        wait_for(lambda: len(read_argv("/proc", tool.pid)) == 2)
         assert code.script_of("/proc", tool.pid) is None
     finally:
         tool.kill()

@@ -15,6 +15,7 @@ import pytest
 from dflash_watch.agent import proc
 from dflash_watch.agent import run as run_module
 from dflash_watch.agent.find import SEVERAL, Found, find_run
+from dflash_watch.agent.memory import read_argv
 from dflash_watch.agent.probes.processes import ProcessReader
 from dflash_watch.agent.run import SUCCESSOR_AFTER_S, RunView
 from dflash_watch.agent.rundir import boot_id, find_run_dir
@@ -213,7 +214,7 @@ def test_a_tmux_session_leads_to_what_runs_in_its_front(tmp_path, monkeypatch):
     try:
         pid = found({"tmux": "dflash-test"}).root_pid
         assert pid is not None
-        wait_for(lambda: str(script) in " ".join(proc.read_argv("/proc", pid)))
+        wait_for(lambda: str(script) in " ".join(read_argv("/proc", pid)))
         assert "no tmux session other" in str(find_run("/proc", {"tmux": "other"}, NOBODY))
     finally:
         subprocess.run(["tmux", "kill-server"], check=True, timeout=90)
@@ -228,9 +229,9 @@ def test_a_process_with_a_run_directory_open_beats_one_that_only_looks_like_trai
     emitting = program(text, name="anything.py", stdout=subprocess.PIPE)
     emitting.stdout.readline()
     looking = program("import time; time.sleep(60)", name="train_later.py")
-    wait_for(lambda: "train_later.py" in " ".join(proc.read_argv("/proc", looking.pid)))
+    wait_for(lambda: "train_later.py" in " ".join(read_argv("/proc", looking.pid)))
     judged = {
-        pid: judge("/proc", proc.read_stat("/proc", pid), proc.read_argv("/proc", pid))
+        pid: judge("/proc", proc.read_stat("/proc", pid), read_argv("/proc", pid))
         for pid in (emitting.pid, looking.pid)
     }
     assert judged[emitting.pid].score > judged[looking.pid].score > 0

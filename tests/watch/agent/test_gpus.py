@@ -223,11 +223,12 @@ def test_a_driver_that_answers_again_ends_the_gap_without_piling_up(
     fake_nvml.hang("nvmlDeviceGetPowerUsage")
     run.frame(lambda frame: any(gap["source"] == "gpu" for gap in frame["gaps"]))
     children = Path(f"/proc/{pid}/task/{pid}/children")
-    assert len(children.read_text().split()) == 1
+    # One for the driver, and at times one that reads command lines.
+    assert len(children.read_text().split()) <= 2
     fake_nvml.heal("nvmlDeviceGetPowerUsage")
     healed = run.until(lambda record: record.get("gpus"), 60.0)
     assert not [gap for gap in healed["gaps"] if gap["source"] == "gpu"]
-    assert len(children.read_text().split()) == 1
+    assert len(children.read_text().split()) <= 2
 
 
 def test_an_agent_that_is_killed_leaves_no_stuck_child(agent: Start, trainer, fake_nvml):
@@ -236,10 +237,10 @@ def test_an_agent_that_is_killed_leaves_no_stuck_child(agent: Start, trainer, fa
     pid = run.agent_pid()
     run.frame(lambda frame: frame["seq"] >= 1)
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    assert len(children) == 1
+    assert children
     os.kill(pid, signal.SIGKILL)
     run.process.wait()
-    wait_for(lambda: not Path(f"/proc/{children[0]}").exists(), 5.0)
+    wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children), 5.0)
 
 
 def test_the_normal_search_path_finds_the_library(agent: Start, trainer, fake_nvml):

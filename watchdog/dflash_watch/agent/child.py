@@ -209,7 +209,7 @@ def describe_silence(name: str, pid: int, silent_s: float, *, killed: bool = Fal
     return text + ("; killed, does not end" if killed and state not in ("gone", "Z") else "")
 
 
-def cpu_ticks(children: List[Child]) -> int:
-    """What living children have used, in ticks."""
-    stats = [proc.read_stat("/proc", child.pid) for child in children if child.pid is not None]
+def cpu_ticks(pids: List[int]) -> int:
+    """What these living processes have used, in ticks."""
+    stats = [proc.read_stat("/proc", pid) for pid in pids]
     return sum(stat.cpu_ticks for stat in stats if stat is not None)

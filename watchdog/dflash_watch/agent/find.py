@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from dflash_watch.agent import proc
 from dflash_watch.agent.mask import command_text
+from dflash_watch.agent.memory import read_argv
 from dflash_watch.agent.rundir import find_run_dir, is_its_process, read_manifest, run_dir_of
 from dflash_watch.agent.suspects import find_newest, top_of, trains, visible_processes
 from dflash_watch.agent.table import ProcessTable
@@ -94,7 +95,7 @@ def _with(
     if manifest is not None:
         name = str(manifest.get("name") or "") or None
     if name is None and stat is not None:
-        name = _script_name(proc.read_argv(root, stat.pid)) or stat.comm
+        name = _script_name(read_argv(root, stat.pid)) or stat.comm
     return Found(
         how=how,
         root_pid=stat.pid if stat else None,
@@ -155,14 +156,14 @@ def programs_below(root: str, pid: int, agent_pid: int) -> List[Tuple[int, str]]
 
 def waiting_note(root: str, stat: proc.Stat) -> Optional[str]:
     """Says so when the process given is no Python and only waits for one below it."""
-    argv = proc.read_argv(root, stat.pid)
+    argv = read_argv(root, stat.pid)
     if proc.is_python(proc.read_link(f"{root}/{stat.pid}/exe"), stat.comm, argv):
         return None
     for pid in ProcessTable(root).descendants(stat.pid)[1:]:
         child = proc.read_stat(root, pid)
         if child is None:
             continue
-        words = proc.read_argv(root, pid)
+        words = read_argv(root, pid)
         if proc.is_python(proc.read_link(f"{root}/{pid}/exe"), child.comm, words):
             text = command_text(words, 80)
             return f"pid {stat.pid} ({stat.comm}) only waits; the work is in pid {pid} ({text})"

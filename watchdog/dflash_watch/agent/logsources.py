@@ -10,6 +10,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from dflash_watch.agent import proc
+from dflash_watch.agent.memory import read_argv, read_environment
 from dflash_watch.agent.suspects import LAUNCHER
 from dflash_watch.agent.table import is_ours
 from dflash_watch.agent.writers import (
@@ -149,7 +150,7 @@ class SourceFinder:
             readers = self._readers[pipe.link] = readers_of(self._root, pipe.link, pipe.pid)
         behind = []
         for pid in readers[:4]:
-            if is_ours(proc.read_argv(self._root, pid)):
+            if is_ours(read_argv(self._root, pid)):
                 continue
             stat = proc.read_stat(self._root, pid)
             via = f"pipe -> {stat.comm if stat else '?'}({pid})"
@@ -172,7 +173,7 @@ class SourceFinder:
     def _behind_launcher(self, pipe: Descriptor) -> List[Tuple[Descriptor, str]]:
         """What a launcher that collects its workers' output writes: its own output and logs."""
         pid = launcher_reading(self._root, pipe.link, pipe.pid)
-        argv = proc.read_argv(self._root, pid) if pid is not None else []
+        argv = read_argv(self._root, pid) if pid is not None else []
         if pid is None or not LAUNCHER.search(" ".join(argv[:6])):
             return []
         stat = proc.read_stat(self._root, pid)
@@ -194,13 +195,13 @@ def is_unbuffered(root: str, pid: int) -> Optional[bool]:
 
     Only this fact is kept: the environment itself never leaves the machine.
     """
-    argv = proc.read_argv(root, pid)
+    argv = read_argv(root, pid)
     for word in argv[1:]:
         if not word.startswith("-") or word in ("-c", "-m", "-"):
             break
         if not word.startswith("--") and "u" in word[1:]:
             return True
-    environment = proc.read_bytes(f"{root}/{pid}/environ", 1 << 20)
+    environment = read_environment(root, pid)
     if environment is None:
         return None
     for entry in environment.split(b"\0"):

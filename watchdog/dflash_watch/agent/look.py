@@ -8,10 +8,10 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from dflash_watch.agent import proc
-from dflash_watch.agent.child import Child
 from dflash_watch.agent.cost import CostMeter
 from dflash_watch.agent.files import Files
 from dflash_watch.agent.logsources import SourceFinder, is_unbuffered
+from dflash_watch.agent.memory import READS
 from dflash_watch.agent.probes.code import CodeSource
 from dflash_watch.agent.probes.host import HostReader
 from dflash_watch.agent.probes.kernel import KernelReader
@@ -95,7 +95,7 @@ class Look:
         # After the files: a changed run.json belongs into this very frame.
         frame["run"] = self._with_manifest(run)
         frame["gaps"] = gaps
-        frame["cost"] = self._cost.read(started_s, time.monotonic(), self._living(), left_out)
+        frame["cost"] = self._cost.read(started_s, time.monotonic(), self.children(), left_out)
         return frame
 
     def begin_gpus(self) -> None:
@@ -105,11 +105,9 @@ class Look:
 
     def children(self) -> List[int]:
         """Processes that are asked for what can block."""
-        return [child.pid for child in self._living() if child.pid is not None]
-
-    def _living(self) -> List[Child]:
         sources = (self._files, self._panes, self._gpus, self.run, self._code)
-        return [each.child for each in sources if each is not None and each.child is not None]
+        living = [each.child for each in sources if each is not None and each.child is not None]
+        return [each.pid for each in [*living, READS] if each.pid is not None]
 
     def tool_directories(self, pid: int) -> List[str]:
         """Where the environment of the run's Python keeps its tools."""
@@ -127,6 +125,7 @@ class Look:
         self._files.close()
         self._panes.close()
         self._code.close()
+        READS.close()
         if self._gpus is not None:
             self._gpus.close()
 
@@ -150,7 +149,11 @@ class Look:
         if len(self.run.pids) > len(pids):
             reason = f"{len(self.run.pids)} processes, only {len(pids)} are read"
             gaps.append({"source": "process", "reason": reason})
-        samples = (self.processes.read(pid, now_s) for pid in pids)
+        samples = [self.processes.read(pid, now_s) for pid in pids]
+        held = READS.problem(pids)
+        if held is not None:
+            gaps.append(dict(held, source="process"))
+        READS.rest()
         return [sample for sample in samples if sample is not None]
 
     def _read_threads(

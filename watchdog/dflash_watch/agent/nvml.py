@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 
 import pynvml
 
-from dflash_watch.agent import proc
+from dflash_watch.agent.memory import read_maps
 from dflash_watch.agent.nvmlerrors import explain, field_error
 from dflash_watch.agent.nvmlgpu import Gpu
 
@@ -108,7 +108,7 @@ def mapped_libraries(root: str, pids: List[int]) -> List[str]:
     """NVML libraries that the run itself has loaded, wherever they come from."""
     found = []
     for pid in pids[:8]:
-        for line in (proc.read_text(f"{root}/{pid}/maps", 4 << 20) or "").splitlines():
+        for line in read_maps(root, pid).splitlines():
             place = line.find("/")
             if place > 0 and "libnvidia-ml.so" in line:
                 found.append(line[place:].replace(" (deleted)", ""))

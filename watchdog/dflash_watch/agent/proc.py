@@ -142,16 +142,6 @@ def list_fds(root: str, pid: int) -> Optional[List[int]]:
         return None
 
 
-def read_argv(root: str, pid: int) -> List[str]:
-    """The command line's words; empty for kernel threads and zombies."""
-    data = read_bytes(f"{root}/{pid}/cmdline", 16384) or b""
-    return (
-        [word.decode("utf-8", "replace") for word in data.rstrip(b"\0").split(b"\0")]
-        if data
-        else []
-    )
-
-
 def is_python(exe: Optional[str], comm: str, argv: List[str]) -> bool:
     """Does this look like a Python interpreter: by its binary, else by its words."""
     names = [os.path.basename((exe or "").replace(" (deleted)", ""))]

@@ -8,10 +8,10 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from dflash_watch.agent import proc
 from dflash_watch.agent.mask import command_text
+from dflash_watch.agent.memory import read_argv, read_maps
 from dflash_watch.agent.rundir import run_dir_of
 from dflash_watch.agent.table import ProcessTable, is_ours
 
-MAPS_BYTES = 4 * 1024 * 1024
 NOT_A_RUN = frozenset(
     [
         "ssh",
@@ -99,7 +99,7 @@ def visible_processes(table: ProcessTable, agent_pid: int) -> Iterator[Tuple[pro
             or stat.comm.startswith("tmux")
         ):
             continue
-        argv = proc.read_argv(table.root, stat.pid)
+        argv = read_argv(table.root, stat.pid)
         if argv and not is_ours(argv) and os.path.basename(argv[0]) not in NOT_A_RUN:
             yield stat, argv
 
@@ -123,7 +123,7 @@ def find_newest(
     if not ranked:
         return None, []
     others = [
-        (each.stat.pid, command_text(proc.read_argv(table.root, each.stat.pid), 60))
+        (each.stat.pid, command_text(read_argv(table.root, each.stat.pid), 60))
         for each in ranked[1:]
         if each.score > 1
     ]
@@ -155,7 +155,7 @@ def judge(root: str, stat: proc.Stat, argv: List[str]) -> Optional[Suspect]:
     ]
     if any(re.match(r"/dev/nvidia\d", link) for link in links):
         return Suspect(4, stat, "has a GPU open")
-    maps = proc.read_text(f"{root}/{stat.pid}/maps", MAPS_BYTES) or ""
+    maps = read_maps(root, stat.pid)
     if FRAMEWORK.search(maps):
         return Suspect(3, stat, "has a training framework loaded")
     if any(TRAINING.search(os.path.basename(word)) for word in argv[1:6]):
@@ -171,7 +171,7 @@ def trains(root: str, pid: int) -> bool:
     links = [proc.read_link(f"{root}/{pid}/fd/{fd}") or "" for fd in proc.list_fds(root, pid) or []]
     if any(re.match(r"/dev/nvidia\d", link) for link in links):
         return True
-    maps = proc.read_text(f"{root}/{pid}/maps", MAPS_BYTES) or ""
+    maps = read_maps(root, pid)
     return bool(FRAMEWORK.search(maps)) or "libpython" in maps
 
 
@@ -187,9 +187,9 @@ def top_of(table: ProcessTable, stat: proc.Stat) -> proc.Stat:
         parent = table.stats.get(pid)
         if parent is None:
             break
-        argv = proc.read_argv(table.root, pid)
+        argv = read_argv(table.root, pid)
         exe = proc.read_link(f"{table.root}/{pid}/exe")
-        same = argv[1:3] == proc.read_argv(table.root, stat.pid)[1:3]
+        same = argv[1:3] == read_argv(table.root, stat.pid)[1:3]
         if _is_tool(argv) or is_ours(argv) or not proc.is_python(exe, parent.comm, argv):
             break
         if not same and not LAUNCHER.search(" ".join(argv[:6])):

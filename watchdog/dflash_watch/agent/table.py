@@ -10,6 +10,7 @@ import os
 from typing import Dict, List, Optional, Set
 
 from dflash_watch.agent import proc
+from dflash_watch.agent.memory import read_argv
 
 SCRIPT_NAME = "dflash-watch"
 PACKAGES = ("dflash_watch", "dflash_tui")
@@ -80,37 +81,48 @@ class RunTree:
         self._seen: Set[int] = set(table.stats)
         self._outside: Set[int] = set()
         self._members: Dict[int, int] = {}
-        for pid in table.descendants(root_pid):
-            self._consider(table.stats[pid])
+        self._admit([table.stats[pid] for pid in table.descendants(root_pid)])
 
     def update(self) -> List[int]:
         """Members that are there now, the root first; zombies included."""
         present = set(proc.list_pids(self._root))
-        for pid in sorted(present - self._seen):
-            stat = proc.read_stat(self._root, pid)
-            if stat is not None:
-                self._consider(stat)
+        stats = (proc.read_stat(self._root, pid) for pid in present - self._seen)
+        newcomers = [stat for stat in stats if stat is not None]
         self._seen = present
         self._outside &= present
-        for pid in [pid for pid in self._members if pid not in present]:
-            del self._members[pid]
         for pid, start in list(self._members.items()):
-            stat = proc.read_stat(self._root, pid)
-            if stat is None or stat.start_ticks != start:
-                del self._members[pid]
+            stat = proc.read_stat(self._root, pid) if pid in present else None
+            if stat is not None and stat.start_ticks == start:
+                continue
+            del self._members[pid]
+            if stat is not None:
+                newcomers.append(stat)  # the number has been given away meanwhile
+        self._admit(newcomers)
         return sorted(self._members, key=lambda pid: (pid != self.root_pid, pid))
 
     def root_is_there(self) -> Optional[bool]:
         """Is the root process still the same one, zombie or not."""
         return self._members.get(self.root_pid) == self.start_ticks
 
-    def _consider(self, stat: proc.Stat) -> None:
-        if stat.pid != self.root_pid:
-            if stat.ppid in self._outside or is_ours(proc.read_argv(self._root, stat.pid)):
-                self._outside.add(stat.pid)
-                return
-            if stat.ppid not in self._members:
-                return
-        elif stat.start_ticks != self.start_ticks:
-            return
-        self._members[stat.pid] = stat.start_ticks
+    def _admit(self, newcomers: List[proc.Stat]) -> None:
+        """Children of members, then theirs: numbers wrap, so their order tells nothing."""
+        left: List[proc.Stat] = []
+        while len(left) != len(newcomers):
+            left, newcomers = newcomers, [stat for stat in newcomers if not self._settles(stat)]
+
+    def _settles(self, stat: proc.Stat) -> bool:
+        """Can it be said whether this one belongs to the run; then that is kept."""
+        if stat.pid == self.root_pid:
+            if stat.start_ticks == self.start_ticks:
+                self._members[stat.pid] = stat.start_ticks
+            return True
+        if stat.ppid in self._outside:
+            self._outside.add(stat.pid)
+            return True
+        if stat.ppid not in self._members:
+            return False
+        if is_ours(read_argv(self._root, stat.pid)):
+            self._outside.add(stat.pid)
+        else:
+            self._members[stat.pid] = stat.start_ticks
+        return True

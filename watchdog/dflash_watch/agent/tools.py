@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Dict, List, Optional
 
-from dflash_watch.agent.proc import read_argv, read_link, read_text
+from dflash_watch.agent.memory import read_argv, read_maps
+from dflash_watch.agent.proc import read_link
 
 PLACES = (
     "/usr/local/bin",
@@ -79,8 +80,7 @@ def directories_of(root: str, pid: int) -> List[str]:
     argv = read_argv(root, pid)
     if argv and argv[0].startswith("/"):
         found.append(os.path.dirname(argv[0]))
-    maps = read_text(f"{root}/{pid}/maps", 4 << 20) or ""
-    for line in maps.splitlines():
+    for line in read_maps(root, pid).splitlines():
         place = line.find("/")
         mark = line.find("/lib/python3", place)
         if place >= 0 and mark > 0 and "/site-packages/" in line:

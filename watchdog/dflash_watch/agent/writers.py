@@ -6,6 +6,7 @@ import os
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from dflash_watch.agent import proc
+from dflash_watch.agent.memory import read_argv
 
 O_ACCMODE = 3
 
@@ -142,7 +143,7 @@ def _best_feeder(root: str, feeders: List[int]) -> int:
     for pid in feeders:
         stat = proc.read_stat(root, pid)
         exe = proc.read_link(f"{root}/{pid}/exe")
-        if stat is not None and proc.is_python(exe, stat.comm, proc.read_argv(root, pid)):
+        if stat is not None and proc.is_python(exe, stat.comm, read_argv(root, pid)):
             return pid
     return feeders[0]
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from dflash_watch.agent import proc
 from dflash_watch.agent.child import Child
+from dflash_watch.agent.memory import read_argv
 
 FIRST_S, EVERY_S, DEADLINE_S = 20.0, 60.0, 4.0
 MAX_FILES, MAX_HASHED, MAX_DEPTH, MAX_SHOWN = 1000, 300, 3, 20
@@ -82,7 +83,7 @@ def request_of(
 
 def script_of(root: str, pid: int) -> Optional[str]:
     """The script on a Python's command line, as an absolute path."""
-    argv = proc.read_argv(root, pid)
+    argv = read_argv(root, pid)
     exe = proc.read_link(f"{root}/{pid}/exe")
     cwd = proc.read_link(f"{root}/{pid}/cwd")
     if not proc.is_python(exe, "", argv) or cwd is None:

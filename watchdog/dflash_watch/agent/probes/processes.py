@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional
 
 from dflash_watch.agent import proc
 from dflash_watch.agent.mask import command_text
+from dflash_watch.agent.memory import read_argv, read_environment
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 YOUNG_S = 3.0
@@ -24,7 +25,7 @@ class ProcessFacts:
 
     def __init__(self, root: str, stat: proc.Stat) -> None:
         self.start_ticks, self.comm = stat.start_ticks, stat.comm
-        argv = proc.read_argv(root, stat.pid)
+        argv = read_argv(root, stat.pid)
         self.argv = argv
         self.exe = proc.read_link(f"{root}/{stat.pid}/exe")
         self.is_python = proc.is_python(self.exe, stat.comm, argv)
@@ -102,7 +103,7 @@ def read_rank(root: str, pid: int) -> Optional[int]:
 
     Only this number is kept: the environment itself never leaves the machine.
     """
-    environment = proc.read_bytes(f"{root}/{pid}/environ", 1 << 20) or b""
+    environment = read_environment(root, pid) or b""
     values = {}
     for entry in environment.split(b"\0"):
         name, _, value = entry.partition(b"=")
