@@ -194,7 +194,11 @@ def _train(
         end(error.exit_code, "failed", str(error))
         return RunResult(code=error.exit_code, stuck=training.stuck())
     if not is_whole:
-        logger.info("stopped on request (%s), checkpoint written", stop.signal_name)
+        logger.info(
+            "stopped on request (%s), checkpoint written; go on with: "
+            "dflash-train resume --run-dir %s",
+            *(stop.signal_name, run_dir),
+        )
         end(EXIT_STOPPED, "stopped", f"stopped by {stop.signal_name}, checkpoint written")
         return RunResult(code=EXIT_STOPPED, stuck=training.stuck())
     logger.info("training is done: %d steps", request.config.optim.steps)

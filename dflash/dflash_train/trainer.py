@@ -185,7 +185,7 @@ class Training:
         if not self._place.is_first:
             return True
 
-        def on_check() -> None:
+        def on_check(_: str) -> None:
             main.beat()
             if self._group is None and self._stop.is_requested:
                 self._stop.announce("ending before the first step")

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 from dflash_train import cli
+from dflash_train.plan.check import CHECKS
+from train.conftest import SMALL
 
 USAGE = [
     (["--preset", "tny", "--run-dir", "x"], "--preset tny: unknown; did you mean tiny?"),
@@ -60,3 +62,15 @@ def test_help_and_version_load_neither_torch_nor_transformers(flag):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "dflash-train" in done.stdout
+
+
+def test_output_that_cannot_be_written_is_one_line(tmp_path):
+    code = "import sys; from dflash_train import cli; sys.exit(cli.main(['plan', *sys.argv[1:]]))"
+    words = [sys.executable, "-c", code, "--preset", "tiny", *SMALL]
+    with open("/dev/full", "w") as full:  # noqa: PTH123  (a device)
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    *steps, said = done.stderr.splitlines()
+    assert said.startswith("dflash-train: standard output: No space left on device")
+    assert steps[0] == "plan: loading the target and its data"
+    assert [step.split()[1] for step in steps[1:]] == list(CHECKS)

@@ -67,6 +67,7 @@ def test_a_signal_finishes_the_step_saves_and_exits_75(command, started, number)
     out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, err) == (75, "")
     assert f"stopped on request ({number.name}), checkpoint written" in out
+    assert f"go on with: dflash-train resume --run-dir {command.run_dir}" in out
     exit_event = last_event(command)
     assert (exit_event["kind"], exit_event["code"], exit_event["reason"]) == ("exit", 75, "stopped")
     assert len(checkpoints(command)) == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dflash_train.cli import Parser
 from dflash_train.errors import EXIT_DONE, EXIT_FAILED, UsageError
+from dflash_train.output import put
 
 EXAMPLES = """\
 examples:
@@ -70,9 +71,9 @@ def run(given: argparse.Namespace) -> int:
     found = subjects.evaluate(subject, all_documents=given.data is not None)
     if given.json:
         record = {"subject": subject.name, "step": subject.step, **evaluation_text.record(found)}
-        sys.stdout.write(json.dumps(record) + "\n")
+        put(json.dumps(record) + "\n")
     else:
-        sys.stdout.write("\n".join([subject.name, *evaluation_text.table(found)]) + "\n")
+        put("\n".join([subject.name, *evaluation_text.table(found)]) + "\n")
     length = found.acceptance.length or 0.0
     if given.at_least is None or length >= given.at_least:
         return EXIT_DONE

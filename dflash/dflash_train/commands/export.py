@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dflash_train.cli import Parser
 from dflash_train.errors import EXIT_DONE, EXIT_FAILED, UsageError
 from dflash_train.layouts.geometry import LAYOUTS
+from dflash_train.output import put
 
 EXAMPLES = """\
 examples:
@@ -71,7 +71,7 @@ def _write(given: argparse.Namespace) -> int:
         export.export_run(given.run_dir, given.step, request)
     else:
         export.convert(given.source, request)
-    sys.stdout.write(f"written: {given.out} ({given.format} layout, {given.dtype})\n")
+    put(f"written: {given.out} ({given.format} layout, {given.dtype})\n")
     return _check(given.out, None, as_json=given.json)
 
 
@@ -87,7 +87,7 @@ def _check(folder: Path, target: str | None, *, as_json: bool) -> int:
         lines = _table([(row.item, row.observed, row.state, row.reading) for row in rows])
         ends = f"{len(bad)} of {len(rows)} rows do not load as trained" if bad else "all rows load"
         lines.append(f"{folder}: {ends}")
-    sys.stdout.write("\n".join(lines) + "\n")
+    put("\n".join(lines) + "\n")
     return EXIT_FAILED if bad else EXIT_DONE
 
 

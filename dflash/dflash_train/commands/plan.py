@@ -12,7 +12,9 @@ from dflash_train.cli import build_parser as training_parser
 from dflash_train.cli import requested_config
 from dflash_train.config import Config
 from dflash_train.errors import EXIT_DONE, EXIT_USAGE
-from dflash_train.plan.check import Check, table
+from dflash_train.output import put
+from dflash_train.plan.check import CHECKS, Check, table
+from dflash_train.plan.steps import Steps
 
 EXAMPLES = """\
 examples:
@@ -51,10 +53,10 @@ def run(given: argparse.Namespace) -> int:
             "checks": [check.as_mapping() for check in checks],
             "measured": measured,
         }
-        sys.stdout.write(json.dumps(whole) + "\n")
+        put(json.dumps(whole) + "\n")
     else:
         end = f"refused by {', '.join(refused)}" if refused else "training may start"
-        sys.stdout.write(f"{table(checks)}\n{end}\n")
+        put(f"{table(checks)}\n{end}\n")
     return EXIT_USAGE if refused else EXIT_DONE
 
 
@@ -70,8 +72,10 @@ def _examine(config: Config, run_dir: Path) -> tuple[tuple[Check, ...], dict[str
     say_less()
     torch.set_num_threads(config.pipeline.num_threads)
     check_devices(config)
+    sys.stderr.write("plan: loading the target and its data\n")
     with tempfile.TemporaryDirectory() as scratch:
         place = run_dir if (run_dir / TARGET_NAME).exists() else Path(scratch)
         materials = make_materials(config, place, lambda _: None)
         bench = make_bench(config, run_dir, materials)
-        return examine(bench), bench.measured
+        with Steps("plan", len(CHECKS)) as steps:
+            return examine(bench, steps.begin), bench.measured

@@ -14,6 +14,7 @@ from dflash_train.corpus.header import check_installed
 from dflash_train.corpus.progress import Progress, default_workers
 from dflash_train.device_names import expand
 from dflash_train.errors import EXIT_STOPPED, UsageError
+from dflash_train.output import put
 
 if TYPE_CHECKING:
     from dflash_train.corpus.encode import AnswerOptions
@@ -120,7 +121,7 @@ def run(given: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("dflash-train: interrupted; the same command goes on from here\n")
         return EXIT_STOPPED
-    sys.stdout.write(_as_json(header) if given.json else render_header(header, given.out))
+    put(_as_json(header) if given.json else render_header(header, given.out))
     return 0
 
 

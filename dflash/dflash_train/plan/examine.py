@@ -39,12 +39,12 @@ NEED_ROOM = ("time", "leak", "cached-inference")
 """Not made where the largest bucket does not fit: the kernel would end the process."""
 
 
-def examine(bench: Bench, on_check: Callable[[], None] = lambda: None) -> tuple[Check, ...]:
+def examine(bench: Bench, on_check: Callable[[str], None] = lambda _: None) -> tuple[Check, ...]:
     """Every check, with those overridden that the configuration names.
 
     Args:
         bench: of the run.
-        on_check: called before each; may raise to stop.
+        on_check: called with the name of each before it; may raise to stop.
     """
     return override(tuple(_each(bench, on_check)), bench.config.plan.override)
 
@@ -70,10 +70,10 @@ def refuse(checks: tuple[Check, ...]) -> None:
     )
 
 
-def _each(bench: Bench, on_check: Callable[[], None]) -> Iterator[Check]:
+def _each(bench: Bench, on_check: Callable[[str], None]) -> Iterator[Check]:
     fits = True
     for name in CHECKS:
-        on_check()
+        on_check(name)
         if name in NEED_ROOM and not fits:
             yield unknown(name, "not looked at: the memory does not suffice", "a run that fits")
             continue
