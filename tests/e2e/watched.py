@@ -136,13 +136,13 @@ class Kept:
 class Watch:
     """`dflash-watch --json --record` as a process; its lines with the moment each was read."""
 
-    def __init__(self, words: Sequence[str], folder: Path) -> None:
+    def __init__(self, words: Sequence[str], folder: Path, prefix: Sequence[str] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.capture = folder, folder / "capture.jsonl"
         self.lines: list[Line] = []
         self.read_t: list[float] = []
         self._errors = folder / "errors.txt"
-        argv = [sys.executable, "-m", "dflash_watch.cli", *words, "--json"]
+        argv = [*prefix, sys.executable, "-m", "dflash_watch.cli", *words, "--json"]
         argv += ["--record", str(self.capture), "--incidents", str(folder / "incidents")]
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
@@ -347,7 +347,7 @@ class Watched:
         """The agents inside, without the children each of them has."""
         here = self.strangers()
         inside = {process.host_pid for process in here}
-        return [one for one in here if psutil.Process(one.host_pid).ppid() not in inside]
+        return [one for one in here if _parent(one.host_pid) not in {None, *inside}]
 
     def end(self, *, alone: bool = True) -> None:
         """End watchers and runs; no agent is left behind in the container.
@@ -366,6 +366,14 @@ class Watched:
         finally:
             for run in self._runs:
                 run.kill()
+
+
+def _parent(pid: int) -> int | None:
+    """None where it has just ended."""
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _changes(lines: Sequence[Line]) -> list[tuple[str, str, str]]:

@@ -25,7 +25,7 @@ from dflash_watch.place import Place, TargetChoice
 from dflash_watch.transport import tool, way
 from dflash_watch.transport.agent_link import AgentLink
 from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
-from dflash_watch.transport.backoff import delay_s
+from dflash_watch.transport.backoff import STEADY_S, delay_s
 from dflash_watch.transport.base import Host, Reason, Stream, TransportError
 from dflash_watch.transport.greeting import Reply, agree, read_word
 
@@ -33,6 +33,8 @@ _WAIT_S = 0.1
 _LOOK_S = 5.0
 _QUEUE = 300
 _MAX_LIFE_S = 7 * 86400.0
+_WATCHER_PATIENCE_S = 60.0
+"""The agent hears from us every 2 s; after so long without a word it ends."""
 _STACKS_S = 30.0
 _CONTAINER = (Reason.CONTAINER_FROZEN, Reason.CONTAINER_STOPPED, Reason.CONTAINER_MISSING)
 
@@ -104,6 +106,8 @@ class Session:
         self._was_up = self._tool_sent = False
         self._loss: str | None = None
         self._attempt, self._last_seq = 0, -1
+        self._begun_s = clock.monotonic_s()
+        self._up_s: float | None = None
         self._host_t: float | None = None
         self.passed_over: Counter[str] = Counter()
         """Kinds of records that only a newer version knows -> how many came."""
@@ -172,6 +176,7 @@ class Session:
 
     def _attempt_once(self) -> None:
         was_early = self._early is not None and self._place.host is not None
+        self._begun_s, self._up_s = self._clock.monotonic_s(), None
         try:
             self._serve()
         except UsageError as error:
@@ -230,6 +235,7 @@ class Session:
             "every_s": self._every_s,
             "target": {key: value for key, value in target.items() if value is not None},
             "max_life_s": _MAX_LIFE_S,
+            "watcher_patience_s": _WATCHER_PATIENCE_S,
         }
 
     def _take(self, data: bytes, program: Program) -> None:
@@ -252,7 +258,8 @@ class Session:
     def _greet(self, hello: Hello, program: Program) -> None:
         """Only an agent that is the one we sent may speak for the run."""
         agree(hello, program.sha256, self._place.label())
-        self._hello, self._was_up, self._attempt, self._loss = hello, True, 0, None
+        self._hello, self._was_up, self._loss = hello, True, None
+        self._up_s = self._clock.monotonic_s()
         self._note(
             "agent", "started", pid=hello.agent_pid, uid=hello.uid, python=hello.python,
             sha256=program.sha256, bytes=len(program.code), entry=self._place.entry,
@@ -311,9 +318,11 @@ class Session:
 
     def _wait_after(self, error: TransportError) -> None:
         """Announce the loss, look for its reason, wait for the next attempt."""
-        wait_s = delay_s(self._attempt)
+        now_s, up_s = self._clock.monotonic_s(), self._up_s
+        self._attempt = 0 if up_s is not None and now_s - up_s > STEADY_S else self._attempt
+        wait_s = delay_s(self._attempt, now_s - self._begun_s if up_s is None else 0.0)
         self._attempt += 1
-        until_s = self._clock.monotonic_s() + wait_s
+        until_s = now_s + wait_s
         self._announce(str(error), wait_s)
         self._fail_open_requests(f"connection lost: {error.message}")
         better = self._explain(error)

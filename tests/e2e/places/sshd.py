@@ -20,7 +20,7 @@ from e2e.places.needs import give_up
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_SERVER = """Port {port}
+_SERVER = """{extra}Port {port}
 ListenAddress 127.0.0.1
 HostKey {host_key}
 AuthorizedKeysFile {work}/authorized_keys
@@ -102,13 +102,22 @@ class Sshd:
         self.trust("host_key")
         self.configure()
 
-    def configure(self, *, max_sessions: int = 10, host_key: str = "host_key") -> None:
-        """Write the configuration and (re)start the listener where it changed."""
+    def configure(
+        self, *, max_sessions: int = 10, host_key: str = "host_key", extra: str = ""
+    ) -> None:
+        """Write the configuration and (re)start the listener where it changed.
+
+        Args:
+            max_sessions: channels with a command on one connection.
+            host_key: name of the key it shows.
+            extra: lines that stand first, and so win.
+        """
         text = _SERVER.format(
             work=self.work,
             port=self.port,
             host_key=self.work / host_key,
             max_sessions=max_sessions,
+            extra=extra,
             path=SYSTEM_PATH,
         )
         config = self.work / "sshd_config"

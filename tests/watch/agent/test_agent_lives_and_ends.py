@@ -76,6 +76,14 @@ def test_it_ends_when_nobody_reads_any_more(agent: Start, trainer):
     assert run.process.wait(60) == 0
 
 
+def test_it_ends_when_the_watcher_falls_silent_though_its_output_is_taken(agent: Start, trainer):
+    """A half-open connection: a middlebox takes every frame, and nobody is there."""
+    run = agent({"pid": trainer.pid}, every_s=0.1, watcher_patience_s=1.0)
+    while run.record() is not None:
+        pass
+    assert run.process.wait(60) == 0
+
+
 def test_stop_ends_it(agent: Start, trainer):
     run = agent({"pid": trainer.pid})
     run.frame()

@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 from dflash_watch.place import Place
 from dflash_watch.transport.agent_link import PING_EVERY_S, SILENCE_S, START_S, AgentLink
-from dflash_watch.transport.backoff import SPREAD, STEPS_S, delay_s
+from dflash_watch.transport.backoff import LEAST_S, SPREAD, STEPS_S, delay_s
 from dflash_watch.transport.base import Reason, TransportError
 
 
@@ -121,6 +121,11 @@ def test_the_end_of_an_agent_says_how(code: int, words: str) -> None:
 
 
 def test_the_pause_between_attempts_grows_and_stays_under_ten_seconds() -> None:
-    middle = [delay_s(attempt, lambda: 0.5) for attempt in range(6)]
-    assert middle == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
-    assert delay_s(9, lambda: 1.0) == STEPS_S[-1] * (1 + SPREAD) < 10
+    middle = [delay_s(attempt, dice=lambda: 0.5) for attempt in range(6)]
+    assert middle == [1.0, 2.0, 4.0, 6.0, 6.0, 6.0]
+    assert delay_s(9, dice=lambda: 1.0) == STEPS_S[-1] * (1 + SPREAD) < 8
+
+
+def test_an_attempt_that_took_long_has_waited_already() -> None:
+    assert delay_s(9, 4.0, lambda: 0.5) == 2.0
+    assert delay_s(9, 60.0, lambda: 0.5) == LEAST_S

@@ -83,7 +83,8 @@ class Loop:
         self._ends_s = time.monotonic() + life_s
         self._left_out = 0
         self._patience_s = float(config.get("reader_patience_s") or PATIENCE_S)
-        self._taken_s = time.monotonic()
+        self._watcher_patience_s = float(config.get("watcher_patience_s") or LONGEST_LIFE_S)
+        self._taken_s = self._heard_s = time.monotonic()
         self._stop = self._has_begun = False
 
     def run(self) -> str:
@@ -103,6 +104,8 @@ class Loop:
                 ended = self._wait(min(due_s, self._ends_s))
                 if ended:
                     return "end of input"
+                if time.monotonic() - self._heard_s > self._watcher_patience_s:
+                    return f"no word from the watcher for {self._watcher_patience_s:.0f} s"
                 due_s = min(due_s, time.monotonic() + self._every_s)
         except WireError as error:
             return str(error)
@@ -141,6 +144,7 @@ class Loop:
             self._sender.send(reply)
         if self._stdin not in readable:
             return False
+        self._heard_s = time.monotonic()
         requests, ended = self._receiver.receive()
         for request, raw in requests:
             self._serve(request, raw)

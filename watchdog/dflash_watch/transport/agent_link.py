@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from dflash_watch.place import Place
+from dflash_watch.transport import entries
 from dflash_watch.transport.base import STATUS_S, Reason, Stream, TransportError, status_soon
 from dflash_watch.transport.way import read_end
 from dflash_watch.transport.wire import WireReader, render_request, render_start
@@ -119,7 +120,8 @@ class AgentLink:
         if self._has_spoken:
             text = f"{self._where}: no answer from the agent for {silent_s:.0f} s"
             return TransportError(Reason.LOST, text)
-        said = self._stream.error_text().strip().splitlines() or [
+        stderr = entries.without_look(self._stream.error_text())
+        said = stderr.strip().splitlines() or [
             self._reader.noise.decode(errors="replace").strip()[-200:]
         ]
         text = f"{self._where}: entered, but the agent did not speak within {silent_s:.0f} s"
@@ -130,7 +132,7 @@ class AgentLink:
         noise = self._reader.noise.decode(errors="replace")
         if not self._has_spoken:
             return read_end(self._place, stderr, noise, status)
-        lines = [line for line in stderr.strip().splitlines() if line]
+        lines = entries.without_look(stderr).strip().splitlines()
         said = f": {lines[-1][:200]}" if lines else ""
         if status is None:
             return TransportError(Reason.LOST, f"{self._where}: connection cut{said}")

@@ -30,31 +30,45 @@ class KnownKey:
     """Comma separated, or `|1|salt|hash`."""
     key_type: str
     blob: bytes
-    revoked: bool
+    marker: str = ""
+    """`@revoked`, `@cert-authority`, or empty."""
+    where: str = ""
+    """`file:line`."""
 
 
-def parse_known_hosts(text: str) -> tuple[KnownKey, ...]:
-    """Every line that can be used; a bad line costs only itself, authorities are left out."""
+_MARKERS = ("", "@revoked", "@cert-authority")
+
+
+def parse_known_hosts(text: str, path: str = "known_hosts") -> tuple[KnownKey, ...]:
+    """Every line that can be used; a bad line costs only itself."""
     found = []
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         marker = words.pop(0) if words and words[0].startswith("@") else ""
-        if len(words) < 3 or words[0].startswith("#") or marker not in ("", "@revoked"):
+        if len(words) < 3 or words[0].startswith("#") or marker not in _MARKERS:
             continue
         try:
             blob = base64.b64decode(words[2], validate=True)
         except ValueError:
             continue
         found.append(
-            KnownKey(patterns=words[0], key_type=words[1], blob=blob, revoked=bool(marker))
-        )
+            KnownKey(
+                patterns=words[0], key_type=words[1], blob=blob, marker=marker,
+                where=f"{path}:{number}",
+            )
+        )  # fmt: skip
     return tuple(found)
 
 
 def read_known_hosts(paths: Iterable[str]) -> tuple[KnownKey, ...]:
     """All lines of all files that exist."""
-    texts = [Path(path).read_text(errors="replace") for path in paths if Path(path).is_file()]
-    return tuple(key for text in texts for key in parse_known_hosts(text))
+    files = [(path, Path(path)) for path in paths]
+    return tuple(
+        key
+        for path, file in files
+        if file.is_file()
+        for key in parse_known_hosts(file.read_text(errors="replace"), path)
+    )
 
 
 def names_of(hostname: str, port: int, alias: str | None) -> tuple[str, ...]:
@@ -69,7 +83,7 @@ def lines_for(known: Iterable[KnownKey], names: tuple[str, ...]) -> tuple[KnownK
     """Lines that speak of the first of `names` that any line speaks of."""
     keys = tuple(known)
     for name in names:
-        found = tuple(key for key in keys if not key.revoked and _matches(key.patterns, name))
+        found = tuple(key for key in keys if not key.marker and matches(key.patterns, name))
         if found:
             return found
     return ()
@@ -80,14 +94,25 @@ def judge(
 ) -> Judgement:
     """Where a key that a server showed stands."""
     keys = tuple(known)
-    revoked = [key for key in keys if key.revoked and key.blob == blob]
-    if any(_matches(key.patterns, name) for key in revoked for name in names):
+    if is_revoked(keys, names, blob):
         return Judgement.REVOKED
     found = lines_for(keys, names)
     if any(key.blob == blob and key.key_type == key_type for key in found):
         return Judgement.KNOWN
     # A plain name was written without thinking of another port: it may confirm, never accuse.
     return Judgement.CHANGED if lines_for(keys, names[:1]) else Judgement.NEW
+
+
+def is_revoked(known: Iterable[KnownKey], names: tuple[str, ...], blob: bytes) -> bool:
+    """Whether a line takes this key, of a host or of an authority, back."""
+    lines = [key for key in known if key.marker == "@revoked" and key.blob == blob]
+    return any(matches(key.patterns, name) for key in lines for name in names)
+
+
+def authorities_for(known: Iterable[KnownKey], names: tuple[str, ...]) -> tuple[KnownKey, ...]:
+    """Lines of authorities that may certify a host of these names."""
+    lines = [key for key in known if key.marker == "@cert-authority"]
+    return tuple(key for key in lines if any(matches(key.patterns, name) for name in names))
 
 
 def fingerprint(blob: bytes) -> str:
@@ -105,7 +130,8 @@ def append_known_host(path: str, name: str, key: paramiko.PKey) -> None:
         handle.write(f"{chr(10) if torn else ''}{name} {key.get_name()} {key.get_base64()}\n")
 
 
-def _matches(patterns: str, name: str) -> bool:
+def matches(patterns: str, name: str) -> bool:
+    """Whether a comma separated list, or a hash, speaks of a name."""
     if patterns.startswith("|1|"):
         return bool(paramiko.HostKeys.hash_host(name, patterns) == patterns)
     hit = False

@@ -43,11 +43,13 @@ class SshHost:
 
     def trouble(self, timeout_s: float) -> TransportError | None:
         """Ask the way itself: is the connection alive, else does its port still answer?"""
-        if self._transport.is_active() and self._echoes(timeout_s / 2):
+        is_silent = self._transport.is_active()
+        if is_silent and self._echoes(timeout_s / 2):
             return None
+        how = "answers no more" if is_silent and self._transport.is_active() else "was cut"
         if self.options.proxy_command or self.options.proxy_jump:
-            return TransportError(Reason.LOST, f"{self.options.alias}: the SSH connection is gone")
-        return probe_port(self.options, timeout_s / 2)
+            return TransportError(Reason.LOST, f"{self.options.alias}: the SSH connection {how}")
+        return probe_port(self.options, timeout_s / 2, how)
 
     def close(self) -> None:
         """Close connection and hops; what does not close in time is left to its daemon thread."""
@@ -150,14 +152,21 @@ class SshStream:
         self._out.stop()
 
 
-def probe_port(options: SshOptions, timeout_s: float) -> TransportError:
-    """Why a host that was there answers no more: refused, silent, or up without an answer."""
+def probe_port(options: SshOptions, timeout_s: float, how: str) -> TransportError:
+    """Why a host that was there answers no more: refused, silent, or up without an answer.
+
+    Args:
+        options: the host.
+        timeout_s: for the connection, and for its first word.
+        how: what became of the old connection, told where sshd takes new ones.
+    """
     where = f"{options.alias} ({options.hostname}:{options.port})"
     try:
         with socket.create_connection((options.hostname, options.port), timeout_s) as link:
             link.settimeout(timeout_s)
             if link.recv(4) == b"SSH-":
-                return TransportError(Reason.LOST, f"{options.alias}: the SSH connection was cut")
+                text = f"{options.alias}: the SSH connection {how}; sshd takes new ones"
+                return TransportError(Reason.LOST, text)
             return TransportError(Reason.LOST, f"{where}: sshd closes new connections at once")
     except ConnectionRefusedError:
         return TransportError(Reason.REFUSED, f"{where}: connection cut, and sshd refuses new ones")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import itertools
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +14,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from dflash_watch.transport.ask import Ask, ask_nobody
 from dflash_watch.transport.base import Reason, TransportError
+from dflash_watch.transport.host_certificate import certified_key
 from dflash_watch.transport.ssh_agent import SshAgent, agent_socket
 from dflash_watch.transport.ssh_options import SshOptions
 
@@ -76,14 +78,29 @@ def _keys(
     for path in options.identity_files:
         file_key = _load(path, ask, skipped) if Path(path).is_file() else None
         if file_key is not None and file_key.asbytes() not in offered:
+            for file in (path + "-cert.pub", *options.certificate_files):
+                if (certified := _certified(file_key, file)) is not None:
+                    yield file, certified
             yield path, file_key
+
+
+def _certified(key: paramiko.PKey, file: str) -> paramiko.PKey | None:
+    """The key with the certificate of a file, if that certifies this key."""
+    try:
+        if certified_key(Path(file).read_bytes()) != key.asbytes():
+            return None
+        certified = copy.copy(key)
+        certified.load_certificate(file)
+    except (OSError, IndexError, ValueError, paramiko.SSHException):
+        return None
+    return certified
 
 
 def _public_blob(path: str) -> bytes:
     try:
         words = Path(path + ".pub").read_text().split()
-        return paramiko.PKey.from_type_string(words[0], base64.b64decode(words[1])).asbytes()
-    except (OSError, IndexError, ValueError, paramiko.SSHException):
+        return base64.b64decode(words[1])
+    except (OSError, IndexError, ValueError):
         return b""
 
 

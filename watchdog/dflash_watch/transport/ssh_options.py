@@ -36,6 +36,8 @@ class SshOptions(Record, frozen=True, kw_only=True):
     port: int
     user: str
     identity_files: tuple[str, ...] = ()
+    certificate_files: tuple[str, ...] = ()
+    """CertificateFile; `KEY-cert.pub` beside a key needs no word."""
     identities_only: bool = False
     identity_agent: str | None = None
     """None: from the environment; `none`: no agent."""
@@ -98,6 +100,7 @@ def build_options(alias: str, values: Mapping[str, list[str]]) -> SshOptions:
         port=int(port),
         user=user,
         identity_files=tuple(fill(path) for path in values.get("identityfile", DEFAULT_KEYS)),
+        certificate_files=tuple(fill(path) for path in values.get("certificatefile", ())),
         identities_only=last("identitiesonly", "no") == "yes",
         identity_agent=values["identityagent"][-1] if "identityagent" in values else None,
         known_hosts=tuple(fill(f) for line in known for f in shlex.split(line) if f != "none"),

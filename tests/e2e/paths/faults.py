@@ -1,0 +1,231 @@
+"""The list of faults (docs/transports.md shows it): pure data over `Ground`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from functools import partial
+
+from e2e.paths.ground import Fault, Ground
+from e2e.paths.relay import BOTH, DOWN, UP
+
+CUT = "cut|key exchange|hung up|closes new|refuse|broke off"
+
+
+def _signal_sessions(number: int, ground: Ground) -> None:
+    for process in ground.sshd.sessions():
+        process.send_signal(number)
+
+
+def _signal_agent(number: int, ground: Ground) -> None:
+    agents = ground.agents()
+    ground.kept["agent"] = agents[0].host_pid
+    os.kill(agents[-1].host_pid, number)
+
+
+def _continue_agent(ground: Ground) -> None:
+    os.kill(ground.kept["agent"], signal.SIGCONT)
+
+
+def _relay(ground: Ground, *, cut: bool = False, reset: bool = False, **state: object) -> None:
+    for name, value in state.items():
+        setattr(ground.relay, name, value)
+    if cut:
+        ground.relay.cut(reset=reset)
+
+
+def _heal(ground: Ground) -> None:
+    ground.relay.heal()
+
+
+def _heal_cut(ground: Ground) -> None:
+    """Bytes were lost: TCP below would have ended by now."""
+    ground.relay.heal()
+    ground.relay.cut()
+
+
+def _reconfigure(ground: Ground, **words: object) -> None:
+    ground.sshd.configure(**words)  # type: ignore[arg-type]  # keywords of configure
+
+
+def _login(script: str, ground: Ground) -> None:
+    ground.sshd.noisy(script)
+    ground.sshd.cut()
+
+
+def _keys_gone(ground: Ground) -> None:
+    keys = ground.sshd.work / "authorized_keys"
+    keys.rename(keys.with_suffix(".off"))
+    ground.sshd.cut()
+
+
+def _keys_back(ground: Ground) -> None:
+    keys = ground.sshd.work / "authorized_keys"
+    keys.with_suffix(".off").rename(keys)
+
+
+def _restart_sshd(ground: Ground) -> None:
+    ground.sshd.down()
+    ground.sshd.up()
+
+
+def _stop_container(ground: Ground) -> None:
+    ground.run.kill()
+    ground.container.stop()
+
+
+def _start_container(ground: Ground) -> None:
+    ground.container.start()
+    ground.start_run()
+
+
+def _migrate(ground: Ground) -> None:
+    _stop_container(ground)
+    home = ground.container.lxcpath / ground.container.id
+    home.rename(home.with_name("away"))
+
+
+def _recreate(ground: Ground) -> None:
+    home = ground.container.lxcpath / ground.container.id
+    home.with_name("away").rename(home)
+    _start_container(ground)
+
+
+_HIDE_PYTHON = "for p in /usr/bin/python3*; do mv $p /usr/bin/off.${p##*/}; done"
+_SHOW_PYTHON = "for p in /usr/bin/off.*; do mv $p /usr/bin/${p##*/off.}; done"
+_FILL = """for d in /tmp /root /var/tmp; do mount -t tmpfs -o size=8k none $d
+cat /dev/zero > $d/full 2>/dev/null; done"""
+_EMPTY = "umount /tmp /root /var/tmp"
+
+
+def _inside(script: str, ground: Ground, *, cut: bool = False) -> None:
+    ground.in_container(script)
+    if cut:
+        ground.sshd.cut()
+
+
+def _limit_processes(ground: Ground) -> None:
+    ground.container._lxc("cgroup", "pids.max", str(len(ground.container.processes())))
+    ground.sshd.cut()
+
+
+def _free_processes(ground: Ground) -> None:
+    ground.container._lxc("cgroup", "pids.max", "max")
+
+
+def _pause_watcher(ground: Ground) -> None:
+    watch = ground.watched._watches[-1]
+    watch.process.send_signal(signal.SIGSTOP)
+    time.sleep(30)
+    watch.process.send_signal(signal.SIGCONT)
+
+
+def _without_pct(ground: Ground) -> None:
+    pct = ground.sshd.bin / "pct"
+    pct.rename(pct.with_name("no-pct"))
+    ground.sshd.cut()
+
+
+def _with_pct(ground: Ground) -> None:
+    with suppress(FileNotFoundError):
+        pct = ground.sshd.bin / "pct"
+        pct.with_name("no-pct").rename(pct)
+
+
+_NOISE = "head -c 1000000 /dev/urandom; head -c 1000000 /dev/urandom >&2\n"
+_TICKER = "(i=0; while [ $i -lt 400 ]; do echo tick $i; i=$((i+1)); sleep 0.05; done) &\n"
+
+FAULTS: tuple[Fault, ...] = (
+    # -- the connection
+    Fault("session cut", "SIGKILL to the connection's sshd", lambda g: g.sshd.cut(), says=CUT),
+    Fault("connection reset", "RST from a middlebox",
+          partial(_relay, cut=True, reset=True), says=CUT),
+    Fault("cut in mid-frame", "middlebox ends the connection after 7 bytes of a packet",
+          partial(_relay, cut_after=7), says=CUT),
+    Fault("bytes corrupted", "one byte of a packet flipped", partial(_relay, corrupt_next=True),
+          says=CUT),
+    Fault("session frozen", "SIGSTOP to the connection's sshd",
+          partial(_signal_sessions, signal.SIGSTOP), says="no answer"),
+    Fault("sshd frozen", "SIGSTOP to listener and sessions",
+          lambda g: g.sshd.freeze(), lambda g: g.sshd.thaw(), "host or sshd is frozen"),
+    Fault("sshd stopped", "listener and sessions killed",
+          lambda g: g.sshd.down(), lambda g: g.sshd.up(), CUT, 18.0),
+    Fault("sshd restarted", "killed and started at once", _restart_sshd, says=CUT),
+    Fault("black hole", "packets vanish both ways",
+          partial(_relay, held=BOTH), _heal, "no answer", 20.0),
+    Fault("half-open, nothing arrives there", "packets to the host vanish",
+          partial(_relay, held=frozenset({UP})), _heal, "no answer"),
+    Fault("half-open, nothing comes back", "packets from the host vanish",
+          partial(_relay, held=frozenset({DOWN})), _heal, "no answer"),
+    Fault("middlebox lost its state", "takes everything, passes nothing on",
+          partial(_relay, swallowed=BOTH), _heal_cut, "no answer"),
+    Fault("port silent", "connections are taken, no banner",
+          partial(_relay, cut=True, is_mute=True), _heal_cut, "banner|no answer"),
+    Fault("port closes at once", "connections are taken and closed",
+          partial(_relay, cut=True, is_rude=True), _heal, "closes|hung up|cut"),
+    Fault("slow way", "3 s each way", partial(_relay, delay_s=3.0), _heal, None, 20.0),
+    # -- login
+    Fault("host key swapped", "sshd comes back with another key",
+          lambda g: g.sshd.swap_host_key(), lambda g: g.sshd.configure(),
+          r"host key changed \(was SHA256"),
+    Fault("key withdrawn", "authorized_keys gone, connection cut",
+          _keys_gone, _keys_back, "login as root refused"),
+    Fault("sessions used up", "MaxSessions 0, sshd restarted",
+          partial(_reconfigure, max_sessions=0), lambda g: g.sshd.configure(),
+          "no further session"),
+    Fault("logins throttled", "MaxStartups full, connection cut",
+          partial(_reconfigure, extra="MaxStartups 1:100:1\nPerSourceMaxStartups 0\n"),
+          lambda g: g.sshd.configure(), "closes|hung up|broke off|MaxStartups"),
+    Fault("no common algorithm", "sshd comes back with one key exchange that is not ours",
+          partial(_reconfigure, extra="KexAlgorithms sntrup761x25519-sha512@openssh.com\n"),
+          lambda g: g.sshd.configure(), "no common algorithm"),
+    Fault("forced command", "ForceCommand of another program",
+          partial(_reconfigure, extra="ForceCommand echo backups only\n"),
+          lambda g: g.sshd.configure(), "backups only"),
+    # -- login shell
+    Fault("noisy login shell", "1 MB of bytes on each output, connection cut",
+          partial(_login, _NOISE), says=CUT),
+    Fault("login shell goes on talking", "a line each 50 ms into the stream, connection cut",
+          partial(_login, _TICKER), says=CUT),
+    Fault("slow login shell", "6 s, connection cut", partial(_login, "sleep 6\n"), says=CUT),
+    Fault("login shell ends", "exit 1 in its start-up file, connection cut",
+          partial(_login, "echo go away >&2; exit 1\n"), lambda g: g.sshd.noisy(""), "go away"),
+    Fault("descriptors used up", "ulimit -n 4 in the login shell, connection cut",
+          partial(_login, "ulimit -n 4\n"), lambda g: g.sshd.noisy(""), "Too many open files|open"),
+    Fault("no memory for an agent", "ulimit -v 30000 in the login shell, connection cut",
+          partial(_login, "ulimit -v 30000\n"), lambda g: g.sshd.noisy(""), "memory|Python"),
+    # -- agent and container
+    Fault("agent killed", "SIGKILL", partial(_signal_agent, signal.SIGKILL), says="signal 9"),
+    Fault("agent stopped", "SIGSTOP", partial(_signal_agent, signal.SIGSTOP), _continue_agent,
+          "no answer from the agent"),
+    Fault("container frozen", "lxc-freeze, as a backup does",
+          lambda g: g.container.freeze(), lambda g: g.container.thaw(), "is frozen"),
+    Fault("container stopped", "lxc-stop; started again with a new run",
+          _stop_container, _start_container, "is not running"),
+    Fault("container gone", "its configuration moved away, as a migration does",
+          _migrate, _recreate, "does not exist"),
+    Fault("no process more", "pids.max reached, connection cut",
+          _limit_processes, _free_processes, "fork|[Rr]esource|entry"),
+    Fault("Python gone", "moved away, connection cut: the run's own is used",
+          partial(_inside, _HIDE_PYTHON, cut=True), says=CUT),
+    Fault("disk full there", "/tmp, /root, /var/tmp full, connection cut",
+          partial(_inside, _FILL, cut=True), says=CUT),
+    Fault("no pct", "pct gone from the host, connection cut: lxc-attach is used", _without_pct,
+          says=CUT),
+    # -- the watcher's side
+    Fault("watcher stopped", "SIGSTOP for 30 s, SIGCONT", _pause_watcher, hold_s=1.0),
+)  # fmt: skip
+"""In one watch, one after another."""
+
+AFTERWARDS = {
+    "noisy login shell": lambda g: g.sshd.noisy(""),
+    "login shell goes on talking": lambda g: g.sshd.noisy(""),
+    "slow login shell": lambda g: g.sshd.noisy(""),
+    "session frozen": partial(_signal_sessions, signal.SIGCONT),
+    "Python gone": partial(_inside, _SHOW_PYTHON),
+    "disk full there": partial(_inside, _EMPTY),
+    "no pct": _with_pct,
+}
+"""What is put right after a fault that cures itself."""
