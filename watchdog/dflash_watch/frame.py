@@ -334,6 +334,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="fr
     processes: tuple[ProcessSample, ...] | None = None
     threads: dict[str, tuple[ThreadSample, ...]] | None = None
     """pid (as text) -> its threads; absent in frames where they were not due."""
+    threads_left_out: dict[str, int] | None = None
+    """pid (as text) -> how many of its threads, the newest ones, `threads` leaves out."""
     logs: tuple[LogSample, ...] | None = None
     events: tuple[dict[str, Any], ...] | None = None
     """New lines of events.jsonl, already parsed; the torn last line waits."""

@@ -13,6 +13,7 @@ from dflash_watch.agent.child import Child
 from dflash_watch.agent.files import Files
 from dflash_watch.agent.logsources import SourceFinder
 from watch.agent.driving import wait_for
+from watch.agent.fuse import mounted
 
 
 @pytest.fixture
@@ -249,3 +250,24 @@ def test_the_longest_mount_point_wins_and_escapes_are_read():
         ("/my runs", "nfs"),
         ("/", "ext4"),
     ]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+def test_a_file_server_behind_proc_that_hangs_costs_the_host_sample_alone(agent, trainer):
+    with mounted(b"0.50 0.40 0.30 1/100 12\n") as mount:
+        lay_over = f'mount --bind {mount.path} /proc/loadavg && exec "$@"'
+        watch = agent({"pid": trainer.pid}, prefix=("unshare", "-m", "sh", "-c", lay_over, "sh"))
+        assert watch.frame(lambda frame: "load1" in frame.get("host", {}))["host"]["load1"] == 0.5
+        mount.freeze()
+        gap = watch.frame(lambda frame: gap_of(frame, "host"))
+        assert "lxcfs: no answer" in gap_of(gap, "host")["reason"]
+        assert gap["processes"]
+        assert gap["host"]["disks"]
+        assert "load1" not in gap["host"]
+        mount.thaw()
+        healed = watch.frame(lambda frame: "load1" in frame.get("host", {}))
+        assert gap_of(healed, "host") is None
+
+
+def gap_of(frame, source):
+    return next((gap for gap in frame["gaps"] if gap["source"] == source), None)

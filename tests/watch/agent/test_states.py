@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 from dflash_watch.agent import proc
 from dflash_watch.agent.look import MANY_THREADS_EVERY_S
+from dflash_watch.agent.probes import threads as threads_module
 from dflash_watch.agent.probes.processes import ProcessReader, read_rank
-from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader, run_delay_s
+from dflash_watch.agent.probes.threads import (
+    HELD_THREADS,
+    ThreadReader,
+    fair_share,
+    run_delay_s,
+)
 from watch.agent.driving import state_of, wait_for
 
 # A vfork parent waits in state D until its child ends: here the child sleeps.
@@ -189,6 +195,55 @@ def test_a_thousand_threads_are_read_without_holding_their_descriptors(program):
     assert note is None
     assert reader.held_threads == 0
     assert all(row[4] is not None for row in rows)
+
+
+def test_threads_beyond_the_limit_are_the_newest_ones_and_are_counted(program, monkeypatch):
+    monkeypatch.setattr(threads_module, "MAX_THREADS", 300)
+    many, few = program(THOUSAND, stdout=subprocess.PIPE), program(name="few.py")
+    many.stdout.readline()
+    reader = ThreadReader("/proc")
+    threads, note = reader.read([many.pid, few.pid], with_switches=False)
+    rows = threads[str(many.pid)]
+    assert reader.left_out == {str(many.pid): 1001 - len(rows)}
+    assert "too many threads" in note
+    assert sum(map(len, threads.values())) == 300
+    assert rows[0][0] == many.pid
+    assert str(few.pid) in threads
+
+
+@pytest.mark.parametrize(
+    ("counts", "room", "share"),
+    [([3, 2], 10, 3), ([10, 2], 10, 8), ([10, 10], 10, 5), ([1, 9, 9], 9, 4), ([], 5, 0)],
+)
+def test_each_process_gets_a_fair_share_of_the_room(counts, room, share):
+    assert fair_share(counts, room) == share
+
+
+def test_a_thread_that_has_run_is_read_again_among_a_thousand(program):
+    text = THOUSAND.replace(
+        "time.sleep(1000)", "import sys; sys.stdin.readline()\nwhile True: pass"
+    )
+    run = program(text, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    run.stdout.readline()
+    reader = ThreadReader("/proc")
+    before = {row[0]: row for row in reader.read([run.pid], with_switches=True)[0][str(run.pid)]}
+    run.stdin.write(b"go\n")
+    run.stdin.flush()
+
+    def busy() -> list[int]:
+        rows = reader.read([run.pid], with_switches=True)[0][str(run.pid)]
+        return [row[0] for row in rows if row[3] > before[row[0]][3] + 5]
+
+    assert wait_for(busy) == [run.pid]
+
+
+def test_threads_are_seen_with_hardly_any_descriptors_to_be_had(agent, program):
+    run = program(THOUSAND.replace("1000)", "100)", 1), stdout=subprocess.PIPE)
+    run.stdout.readline()
+    watch = agent({"pid": run.pid}, prefix=("sh", "-c", 'ulimit -n 40 && exec "$@"', "sh"))
+    frame = watch.frame(lambda frame: frame["seq"] >= 2)
+    assert len(frame["threads"][str(run.pid)]) == frame["processes"][0]["num_threads"]
+    assert {gap["source"] for gap in frame["gaps"]} <= {"gpu", "kernel"}
 
 
 def test_a_thousand_threads_have_a_slower_pace_in_the_agent(agent, program):

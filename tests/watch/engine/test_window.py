@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from dflash_watch.detectors.examples import T0, frames, log, process, worker
+import msgspec
+from dflash_watch.detectors import storage_wait
+from dflash_watch.detectors.examples import (
+    T0,
+    build_view,
+    example,
+    frames,
+    log,
+    process,
+    stuck_after,
+    worker,
+)
 from dflash_watch.frame import Frame, RunSample, ThreadSample
 from dflash_watch.readers.logtext import LogReader
 from dflash_watch.window import Window
@@ -69,6 +80,30 @@ def test_frames_without_threads_lose_no_thread():
 
     made = window(*frames(6, threads=threads))
     assert not made.tracks.gone_threads
+
+
+def test_of_a_list_that_was_cut_only_threads_before_its_end_can_be_gone():
+    def threads(i: int) -> dict[str, tuple[ThreadSample, ...]]:
+        tids = (11, 12, 13, 14) if i < 3 else (11, 13)
+        return {"10": tuple(ThreadSample(tid, "python", "S", i) for tid in tids)}
+
+    made = window(*frames(6, threads=threads, threads_left_out={"10": 700}))
+    assert [tid for _, tid, _ in made.tracks.gone_threads] == [12]
+    assert sorted(made.tracks.threads) == [(10, 11), (10, 13)]
+
+
+def test_a_thread_seen_every_five_seconds_is_found_waiting_for_storage_in_every_frame():
+    row = ThreadSample(12, "python", "D", 5, None, None, "nfs_wait_bit_killable", "0")
+    rows = {"10": (ThreadSample(11, "python", "S", 9), row)}
+    silent = stuck_after(14, 23, lambda s: worker("drafter-0", s, step=14))
+    records = [
+        msgspec.structs.replace(frame, threads=rows if i % 5 == 0 else None)
+        for i, frame in enumerate(silent)
+    ]
+    for last in range(32, 37):
+        view = build_view(example(tuple(records[:last])))
+        (found,) = storage_wait.DETECTOR.detect(view, storage_wait.DETECTOR.params)
+        assert "nfs_wait" in found.summary
 
 
 def test_a_reused_pid_is_another_process_and_another_run():

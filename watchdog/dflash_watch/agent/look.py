@@ -13,7 +13,7 @@ from dflash_watch.agent.files import Files
 from dflash_watch.agent.logsources import SourceFinder, is_unbuffered
 from dflash_watch.agent.memory import READS
 from dflash_watch.agent.probes.code import CodeSource
-from dflash_watch.agent.probes.host import HostReader
+from dflash_watch.agent.probes.host import HostSource
 from dflash_watch.agent.probes.kernel import KernelReader
 from dflash_watch.agent.probes.panes import PaneSource
 from dflash_watch.agent.probes.processes import ProcessReader
@@ -23,6 +23,8 @@ from dflash_watch.agent.tools import directories_of
 from dflash_watch.agent.writers import refusal
 
 MANY_THREADS_EVERY_S = 5.0
+THREADS_SHARE = 0.015
+"""Of one core, for threads that are many: what takes longer is done more rarely."""
 MANY_SWITCHES_EVERY_S = 5.0
 FEW_THREADS = 128
 """Up to so many threads the dearest file of each is read in every frame too."""
@@ -50,13 +52,14 @@ class Look:
         self._sources = SourceFinder(root)
         self._files = Files(root)
         self._panes = PaneSource()
-        self._host = HostReader(root)
+        self._host = HostSource(root)
         self._kernel = KernelReader()
         self._code = CodeSource(root)
         self._gpus = gpus
         self._seq = 0
         self._threads_read_s = self._switches_read_s = float("-inf")
-        self._num_threads = 0
+        self._num_threads, self._threads_every_s = 0, MANY_THREADS_EVERY_S
+        self._threads_note: Optional[str] = None
         self._cost = CostMeter(time.monotonic())
         self._unbuffered: Dict[int, Optional[bool]] = {}
 
@@ -76,17 +79,20 @@ class Look:
         if self._gpus is not None and self._seq > 1:
             self._gpus.ask(pids, now_s)
         files = self._guard(gaps, "log", lambda: self._files.ask(self._file_request(now_s), now_s))
+        self._guard(gaps, "host", lambda: self._host.ask(self.run.root_pid, now_s))
         samples = self._guard(gaps, "process", lambda: self._read_processes(pids, now_s, gaps))
         if samples is not None and self.run.root_pid is not None:
             frame["processes"] = samples
         threads = self._guard(gaps, "threads", lambda: self._read_threads(pids, now_s, gaps))
         if threads is not None:
             frame["threads"] = threads
-        host = self._guard(gaps, "host", lambda: self._host.read(self.run.root_pid))
+            if self._threads.left_out:
+                frame["threads_left_out"] = self._threads.left_out
         self._guard(gaps, "process", lambda: self._add_code(frame, pids, now_s))
         self._guard(gaps, "kernel", lambda: self._add_kernel(frame, gaps, now_s))
         if files is None:
             files = self._files.collect(now_s, COLLECT_WAIT_S)
+        host = self._guard(gaps, "host", lambda: self._host.collect(now_s, COLLECT_WAIT_S, gaps))
         self._guard(gaps, "log", lambda: self._add_files(frame, files, host, gaps, now_s))
         self._guard(gaps, "beats", lambda: self._add_run_delay(frame))
         self._guard(gaps, "gpu", lambda: self._add_gpus(frame, gaps))
@@ -105,7 +111,7 @@ class Look:
 
     def children(self) -> List[int]:
         """Processes that are asked for what can block."""
-        sources = (self._files, self._panes, self._gpus, self.run, self._code)
+        sources = (self._files, self._panes, self._gpus, self.run, self._code, self._host)
         living = [each.child for each in sources if each is not None and each.child is not None]
         return [each.pid for each in [*living, READS] if each.pid is not None]
 
@@ -124,6 +130,7 @@ class Look:
         self._kernel.close()
         self._files.close()
         self._panes.close()
+        self._host.close()
         self._code.close()
         READS.close()
         if self._gpus is not None:
@@ -160,20 +167,20 @@ class Look:
         self, pids: List[int], now_s: float, gaps: List[Dict[str, Any]]
     ) -> Optional[Dict[str, Any]]:
         """Every thread, each frame; of more than HELD_THREADS at a slower pace of their own."""
-        if not pids or (
-            self._num_threads > HELD_THREADS
-            and now_s - self._threads_read_s < MANY_THREADS_EVERY_S - 0.1
-        ):
+        if self._threads_note is not None:
+            gaps.append({"source": "threads", "reason": self._threads_note})
+        is_many = self._num_threads > HELD_THREADS
+        if not pids or (is_many and now_s - self._threads_read_s < self._threads_every_s - 0.1):
             return None
-        self._threads_read_s = now_s
+        self._threads_read_s, begun_s = now_s, time.thread_time()
         due_s = MANY_SWITCHES_EVERY_S if self._num_threads > FEW_THREADS else 0.0
         with_switches = now_s - self._switches_read_s >= due_s - 0.1
         if with_switches:
             self._switches_read_s = now_s
-        threads, note = self._threads.read(pids, with_switches=with_switches)
+        threads, self._threads_note = self._threads.read(pids, with_switches=with_switches)
         self._num_threads = sum(len(rows) for rows in threads.values())
-        if note:
-            gaps.append({"source": "threads", "reason": note})
+        spent_s = time.thread_time() - begun_s
+        self._threads_every_s = max(MANY_THREADS_EVERY_S, spent_s / THREADS_SHARE)
         return threads
 
     def _file_request(self, now_s: float) -> Dict[str, Any]:

@@ -33,6 +33,8 @@ class Track:
     gone_t: float | None = None
     ticks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
     """(boot time, CPU ticks)."""
+    wchan: str | None = None
+    """Of a thread: the kernel function that it was last seen in."""
 
     def see(self, t: float, boot_s: float, state: str, cpu_ticks: int | None) -> None:
         """Take one more look."""
@@ -179,10 +181,15 @@ class Tracks:
                 track = Track(sample.name, frame.t, frame.t, sample.state, frame.t, 0)
                 self.threads[key] = track
                 self.threads_changed_t = frame.t
-            track.name = sample.name
+            track.name, track.wchan = sample.name, sample.wchan
             track.see(frame.t, frame.boot_s, sample.state, sample.cpu_ticks)
+        # Beyond the last one of a list that was cut nobody has looked: not there, yet not gone.
+        is_cut = str(pid) in (frame.threads_left_out or {})
+        last = max((tid for _, tid in seen), default=0)
         for key in [key for key in self.threads if key[0] == pid and key not in seen]:
             track = self.threads.pop(key)
+            if is_cut and key[1] > last:
+                continue
             track.gone_t = frame.t
             self.gone_threads.append((key[0], key[1], track))
             self.threads_changed_t = frame.t

@@ -6,6 +6,12 @@ import os
 from typing import Any, Dict, List, Optional, Tuple
 
 from dflash_watch.agent import proc
+from dflash_watch.agent.child import Child
+from dflash_watch.agent.mounts import Mounts
+
+DEADLINE_S = 4.0
+REWRITTEN = ("meminfo", "stat", "loadavg", "uptime")
+"""Files of `/proc` that lxcfs lays its own over: a FUSE server, which can hang."""
 
 
 class HostReader:
@@ -56,6 +62,54 @@ class HostReader:
         if before is None or counters is None or counters[1] <= before[1]:
             return None
         return round(min(1.0, max(0.0, (counters[0] - before[0]) / (counters[1] - before[1]))), 3)
+
+
+class HostSource:
+    """The host sample: read here, or in a child where a server stands behind these files.
+
+    Args:
+        root: `/proc`.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root, self._reader, self._mounts = root, HostReader(root), Mounts(root)
+        self.child: Optional[Child] = None
+        self._sample: Dict[str, Any] = {}
+
+    def ask(self, pid: Optional[int], now_s: float) -> None:
+        """Begin a look; ends it at once where nothing can hang."""
+        if self.child is None and not self._can_hang(now_s):
+            self._sample = self._reader.read(pid)
+            return
+        self._sample = {}
+        if self.child is None:
+            self.child = Child("lxcfs", self._serve, DEADLINE_S)
+        self.child.ask({"pid": pid}, now_s)
+
+    def collect(self, now_s: float, wait_s: float, gaps: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """`frame.HostSample` without disks; empty when it did not come, which a gap explains."""
+        if self.child is None:
+            return self._sample
+        answer = self.child.collect(now_s, wait_s)
+        problem = self.child.gap(now_s)
+        if answer is not None and "error" in answer:
+            problem, answer = {"reason": answer["error"]}, None
+        if problem is not None:
+            gaps.append(dict(problem, source="host"))
+        return answer or {}
+
+    def close(self) -> None:
+        """End the child."""
+        if self.child is not None:
+            self.child.close()
+
+    def _can_hang(self, now_s: float) -> bool:
+        kinds = (self._mounts.kind(f"{self._root}/{name}", now_s) for name in REWRITTEN)
+        return any(kind.startswith("fuse") for kind in kinds)
+
+    def _serve(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Runs in the child only."""
+        return self._reader.read(request.get("pid"))
 
 
 def parse_cpu(text: str) -> Optional[Tuple[int, int]]:
