@@ -233,7 +233,8 @@ def _others(match: Match, verdict: Verdict) -> str:
 
 def settling_look(views: Mapping[str, str]) -> str | None:
     """The one look that would settle an unknown: at the most telling source not seen."""
-    return next((look for name, look in SETTLING_LOOKS if views.get(name) != "ok"), None)
+    unseen = (one for one in SETTLING_LOOKS if not views.get(one[0], "").startswith("ok"))
+    return next((look for _, look in unseen), None)
 
 
 def _evidence(match: Match, why: str, unseen: Sequence[Evidence]) -> tuple[Evidence, ...]:

@@ -100,6 +100,9 @@ def _cause(view: View) -> str | None:
     for line in reversed(view.window.kernel):
         if re.search(rf"(?:[Kk]illed process |\bpid=){pid}\b", line):
             return f"kernel: {line[:160]}"
+    told = view.window.hostside.killed([pid] if pid is not None else [])
+    if told is not None:
+        return f"kernel of the host: {told[1][:160]}"
     if view.window.kills.in_cgroup():
         return "the out-of-memory counter of its cgroup rose as it went"
     last_t = view.progress.last_step_t or 0.0

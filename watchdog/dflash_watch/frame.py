@@ -28,7 +28,8 @@ class Gap(Part, frozen=True, kw_only=True):
     """A source that could not be read, and why: a fact, not an absence."""
 
     source: str
-    """`process`, `threads`, `log`, `gpu`, `events`, `beats`, `host`, `kernel`, `stacks`, `run`."""
+    """`process`, `threads`, `log`, `gpu`, `events`, `beats`, `host`, `kernel`, `stacks`, `run`,
+    `container-host`."""
     reason: str
     since_s: float | None = None
     """For how long it has not answered."""
@@ -314,6 +315,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="he
     boot_id: str | None = None
     pid_namespace: int | None = None
     agent_pid: int
+    agent_start_ticks: int | None = None
     uid: int
     ticks_per_s: int = 100
     machine: str = "x86_64"
@@ -347,6 +349,66 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="fr
     """Only in frames that bring a new check."""
     kernel: tuple[str, ...] | None = None
     """New kernel lines that matter (oom-kill, Xid)."""
+    gaps: tuple[Gap, ...] = ()
+    cost: AgentCost | None = None
+
+
+class ContainerSample(Part, frozen=True, kw_only=True):
+    """A container as its host sees it: cgroups, version 1 or 2."""
+
+    name: str = "container"
+    """For people: `container 200`."""
+    cgroup: str | None = None
+    frozen: bool | None = None
+    """By its freezer, or one above."""
+    lock: str | None = None
+    """Proxmox, while it is frozen: `backup`, `snapshot`, ..."""
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    """The lowest one above it; `memory_bytes` is what counts against that."""
+    memory_high_bytes: int | None = None
+    oom_kills: int | None = None
+    throttled_s: float | None = None
+    """For how long its CPU limit has held it back so far; compare two samples."""
+    tasks: int | None = None
+    """Processes and threads inside."""
+    tasks_limit: int | None = None
+    cpu_stall_ratio: float | None = None
+    memory_stall_ratio: float | None = None
+    io_stall_ratio: float | None = None
+    """Pressure: share of the last ten seconds in which some process waited for it."""
+
+
+class KernelLine(Part, frozen=True, kw_only=True):
+    """A line of the host's kernel log, and whom it is about."""
+
+    text: str
+    about: str = "unknown"
+    """`container`, `other` (a process or container beside it), `machine` (nobody is named),
+    `unknown`."""
+    pid: int | None = None
+    """Of the container's process that it names, as counted inside."""
+
+
+class HostFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="host-frame"):
+    """One look of the second agent, on the host of the run's container.
+
+    Sent when there is news, else every five seconds; without `container` there is a gap
+    `container-host` that says why.
+    """
+
+    seq: int
+    t: float
+    boot_s: float
+    """CLOCK_BOOTTIME, the same clock as in frames of the container."""
+    hostname: str | None = None
+    container: ContainerSample | None = None
+    kernel: tuple[KernelLine, ...] | None = None
+    pids: dict[str, int] | None = None
+    """Host's process number (as text) -> number inside; only when changed."""
+    gpus: tuple[GpuSample, ...] | None = None
+    """Only while the container's own view of them fails."""
+    gpu_driver: str | None = None
     gaps: tuple[Gap, ...] = ()
     cost: AgentCost | None = None
 
@@ -427,9 +489,9 @@ class CaptureHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     version: str = ""
 
 
-Record = Hello | Frame | StackSample | LinkChange | Tick
+Record = Hello | Frame | HostFrame | StackSample | LinkChange | Tick
 _DECODER: msgspec.json.Decoder[Record | CaptureHeader] = msgspec.json.Decoder(
-    Hello | Frame | StackSample | LinkChange | Tick | CaptureHeader
+    Hello | Frame | HostFrame | StackSample | LinkChange | Tick | CaptureHeader
 )
 
 
@@ -437,7 +499,7 @@ class _Kind(msgspec.Struct, frozen=True):
     type: str
 
 
-_KINDS = frozenset({"hello", "frame", "stacks", "link", "tick", "capture", "reply"})
+_KINDS = frozenset({"hello", "frame", "host-frame", "stacks", "link", "tick", "capture", "reply"})
 
 
 def parse_record(line: bytes | str) -> Record | CaptureHeader:

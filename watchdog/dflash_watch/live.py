@@ -15,7 +15,7 @@ import msgspec
 
 from dflash_watch.actions import Actions
 from dflash_watch.clock import Clock
-from dflash_watch.frame import Frame, LinkChange, Record, StackSample, Tick
+from dflash_watch.frame import Frame, HostFrame, LinkChange, Record, StackSample, Tick
 from dflash_watch.masking import mask_record
 from dflash_watch.model import ASKED, Snapshot, StackRequest, Verdict
 from dflash_watch.steps import name_folder
@@ -166,9 +166,11 @@ class Live:
         due: list[Record] = [*self._actions.refusals(self._clock.wall_s())]
         if record is not None:
             due.insert(0, record)
-        elif self._ticks and not due and now_s - self._heard_s >= 1.0:
-            due.append(Tick(t=self._clock.wall_s()))
-        if due:
+        heard = [one for one in due if not isinstance(one, HostFrame)]  # none of the run's
+        if self._ticks and not heard and now_s - self._heard_s >= 1.0:
+            heard.append(Tick(t=self._clock.wall_s()))
+            due.append(heard[-1])
+        if heard:
             self._heard_s = now_s
         return due
 

@@ -10,14 +10,14 @@ from typing import TypeVar
 import msgspec
 from dflash_events.secrets import mask_tree
 
-from dflash_watch.frame import Frame, LinkChange, Record, StackSample, render_record
+from dflash_watch.frame import Frame, HostFrame, LinkChange, Record, StackSample, render_record
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def mask_record(record: AnyRecord) -> AnyRecord:
     """The record with secrets masked in every text it carries; half a millisecond a frame."""
-    if not isinstance(record, Frame | StackSample | LinkChange):
+    if not isinstance(record, Frame | HostFrame | StackSample | LinkChange):
         return record
     tree = mask_tree(msgspec.json.decode(render_record(record)))
     return msgspec.convert(tree, type(record))

@@ -26,6 +26,8 @@ class Place(NamedTuple):
     ssh_config: str | None = None
     """Another ssh_config file (as `ssh -F`)."""
     accept_new_host_keys: bool = False
+    host_side: bool = False
+    """With a container: a second agent on its host (transport/host_side.py)."""
 
     def label(self) -> str:
         """As drawn in the header: `10.1.2.6 · ct 200`."""

@@ -28,6 +28,8 @@ from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
 from dflash_watch.transport.backoff import STEADY_S, delay_s
 from dflash_watch.transport.base import Host, Reason, Stream, TransportError
 from dflash_watch.transport.greeting import Reply, agree, read_word
+from dflash_watch.transport.host_side import HostSide, host_config, is_wanted
+from dflash_watch.transport.program import Program, build_program
 
 _WAIT_S = 0.1
 _LOOK_S = 5.0
@@ -39,31 +41,12 @@ _STACKS_S = 30.0
 _CONTAINER = (Reason.CONTAINER_FROZEN, Reason.CONTAINER_STOPPED, Reason.CONTAINER_MISSING)
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run over there."""
-
-    script: str
-    """For `sh -c`; constant."""
-    code: bytes
-    sha256: str
-
-
 class _Wanted(msgspec.Struct, frozen=True):
     """A stack sample that was asked for and has not come."""
 
     pid: int
     label: str
     until_s: float
-
-
-def build_program() -> Program:
-    """Our own agent."""
-    # Imported here: packing files costs time that only a connection should spend.
-    from dflash_watch.agent.bundle import build_agent  # noqa: PLC0415
-    from dflash_watch.agent.stub import ENTRY_SCRIPT  # noqa: PLC0415
-
-    code, digest = build_agent()
-    return Program(script=ENTRY_SCRIPT, code=code, sha256=digest)
 
 
 class Session:
@@ -101,6 +84,7 @@ class Session:
         self._closing, self._retry = threading.Event(), threading.Event()
         self._host: Host | None = None
         self._early = early
+        self._side: HostSide | None = None
         self._link: AgentLink | None = None
         self._hello: Hello | None = None
         self._was_up = self._tool_sent = False
@@ -199,12 +183,15 @@ class Session:
         try:
             while not self._closing.is_set():
                 self._obey(link)
+                if self._side is not None and self._side.is_frozen:
+                    link.excuse(self._clock.monotonic_s())
                 for data in link.step(_WAIT_S, self._clock.monotonic_s()):
                     if not self._closing.is_set():
                         self._take(data, program)
         finally:
             self._note_end()
             self._hello = self._link = None
+            self._end_side()
             link.stop()
 
     def _note_end(self) -> None:
@@ -247,6 +234,7 @@ class Session:
                 if self._hello is not None and record.seq > self._last_seq:
                     self._last_seq, self._host_t = record.seq, record.t
                     self._put(record)
+                    self._look_for_gpus(record)
             case StackSample():
                 self._put(record)
                 self._forget(record)
@@ -267,6 +255,29 @@ class Session:
         )  # fmt: skip
         self._put(LinkChange(t=self._clock.wall_s(), state="up"))
         self._put(hello)
+        if is_wanted(self._place) and self._host is not None:
+            self._side = HostSide(
+                self._host, self._place, program, host_config(self._place, hello), self._put,
+                self._note_side, self._clock,
+            )  # fmt: skip
+
+    def _note_side(self, hello: Hello) -> None:
+        self._note(
+            "agent", "started", pid=hello.agent_pid, uid=hello.uid, python=hello.python,
+            beside=self._place.entry_arg,
+        )  # fmt: skip
+
+    def _look_for_gpus(self, frame: Frame) -> None:
+        """Where the container's own view of the GPUs fails the host is asked."""
+        if self._side is not None and frame.seq > 0:
+            fails = any(gap.source == "gpu" for gap in frame.gaps)
+            if fails or frame.gpus:
+                self._side.want_gpus(on=fails)
+
+    def _end_side(self) -> None:
+        side, self._side = self._side, None
+        if side is not None:
+            side.close()
 
     # -- requests --------------------------------------------------------------------------------
 

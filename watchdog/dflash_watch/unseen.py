@@ -14,7 +14,7 @@ OF_AN_END = frozenset({"log", "events", "kernel"})
 """Sources that still tell something of a run that is over."""
 AFTERWARDS = frozenset({"collective-late"})
 """Can still be had when the run has crashed: other ranks' logs."""
-AS_SOURCE = {"threads": Source.PROCESS, "kernel": Source.HOST}
+AS_SOURCE = {"threads": Source.PROCESS, "kernel": Source.HOST, "container-host": Source.HOST}
 """Views that evidence counts to another source."""
 SOURCES = (
     ("gil-owner", Source.STACKS), ("wait-cycle", Source.STACKS), ("log-", Source.LOG),

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dflash_watch.clock import SystemClock
 from dflash_watch.frame import Frame, LinkChange, Record
 from dflash_watch.place import Place, TargetChoice
-from dflash_watch.session import Program, Session
+from dflash_watch.session import Session
 from dflash_watch.transport.ask import ask_nobody
+from dflash_watch.transport.program import Program
 
 MARK = os.environ.get("DFLASH_STAND_IN") or f"dflash-stand-in-{os.getpid()}"
 """Last word of its command line; other test sessions on this machine have another."""

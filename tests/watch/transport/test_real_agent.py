@@ -12,8 +12,9 @@ import pytest
 from dflash_watch.clock import SystemClock
 from dflash_watch.frame import Frame, Hello, LinkChange, Record, StackSample
 from dflash_watch.place import Place, TargetChoice
-from dflash_watch.session import Session, build_program
+from dflash_watch.session import Session
 from dflash_watch.transport.ask import ask_nobody
+from dflash_watch.transport.program import build_program
 from e2e.places.container import Container
 from e2e.places.fixtures import Proxmox
 from e2e.places.needs import require_root

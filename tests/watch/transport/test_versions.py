@@ -9,7 +9,7 @@ import msgspec
 from dflash_watch.capture import open_capture
 from dflash_watch.frame import PROTOCOL, Frame, Hello
 from dflash_watch.place import Place
-from dflash_watch.session import Program
+from dflash_watch.transport.program import Program
 from watch.transport.stand_in import Watcher, stand_in, watching
 
 PLAIN = b'"protocol": conf["protocol"], "agent_version": "0",'

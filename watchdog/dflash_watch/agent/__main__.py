@@ -8,10 +8,12 @@ import os
 import signal
 from typing import Any, Dict
 
+from dflash_watch.agent.hostlook import HostLook
 from dflash_watch.agent.look import Look
-from dflash_watch.agent.loop import Loop, say
+from dflash_watch.agent.loop import Looks, Loop, say
 from dflash_watch.agent.manners import give_memory_back, raise_descriptor_limit
 from dflash_watch.agent.probes.gpus import GpuSource
+from dflash_watch.agent.probes.kernel import KERNEL_LOG, KernelReader
 
 
 def main(config_bytes: bytes, code_sha256: str = "") -> int:
@@ -25,18 +27,25 @@ def main(config_bytes: bytes, code_sha256: str = "") -> int:
         Exit code: 0 after an orderly end.
     """
     config: Dict[str, Any] = json.loads(config_bytes.decode("utf-8"))
-    target = absolute(config.get("target") or {})
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     raise_descriptor_limit()
+    look = build_look(config)
     os.chdir("/")
-    gpus = None if config.get("gpus") is False else GpuSource("/proc", config.get("gpu_library"))
-    look = Look("/proc", target, gpus)
     # Children are forked from here: what is frozen stays shared with them.
     give_memory_back()
     gc.freeze()
     reason = Loop(config, look, code_sha256, 0, 1).run()
     say("ends: " + reason)
     return 0
+
+
+def build_look(config: Dict[str, Any]) -> Looks:
+    """What this agent looks at: the run, or, as `host`, the machine around its container."""
+    gpus = None if config.get("gpus") is False else GpuSource("/proc", config.get("gpu_library"))
+    if config.get("role") == "host":
+        kernel = KernelReader(config.get("kernel_log") or KERNEL_LOG)
+        return HostLook("/proc", config.get("container") or {}, gpus, kernel)
+    return Look("/proc", absolute(config.get("target") or {}), gpus)
 
 
 def absolute(target: Dict[str, Any]) -> Dict[str, Any]:

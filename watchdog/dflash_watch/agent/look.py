@@ -62,6 +62,8 @@ class Look:
         self._threads_note: Optional[str] = None
         self._cost = CostMeter(time.monotonic())
         self._unbuffered: Dict[int, Optional[bool]] = {}
+        self.ops: Dict[str, Callable[[Dict[str, Any]], Optional[str]]] = {}
+        """Requests beyond those that every agent answers."""
 
     def frame(self, left_out: int = 0) -> Dict[str, Any]:
         """The record of this moment.

@@ -10,9 +10,10 @@ import os
 import select
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from dflash_watch.agent import AGENT_VERSION, PROTOCOL, PROTOCOL_MIN, proc
+from dflash_watch.agent.hostlook import HostLook
 from dflash_watch.agent.look import Look
 from dflash_watch.agent.manners import be_modest
 from dflash_watch.agent.rundir import boot_id
@@ -40,6 +41,7 @@ def hello(root: str, code_sha256: str, tools: Dict[str, Optional[str]]) -> Dict[
         namespace: Optional[int] = os.stat(root + "/self/ns/pid").st_ino
     except OSError:
         namespace = None
+    own = proc.read_stat(root, os.getpid())
     return {
         "type": "hello",
         "protocol": PROTOCOL,
@@ -51,11 +53,15 @@ def hello(root: str, code_sha256: str, tools: Dict[str, Optional[str]]) -> Dict[
         "boot_id": boot_id(root),
         "pid_namespace": namespace,
         "agent_pid": os.getpid(),
+        "agent_start_ticks": own.start_ticks if own is not None else None,
         "uid": os.getuid(),
         "ticks_per_s": proc.TICKS_PER_S,
         "machine": os.uname().machine,
         "tools": tools,
     }
+
+
+Looks = Union[Look, HostLook]
 
 
 class Loop:
@@ -70,7 +76,7 @@ class Loop:
     """
 
     def __init__(
-        self, config: Dict[str, Any], look: Look, code_sha256: str, stdin: int, stdout: int
+        self, config: Dict[str, Any], look: Looks, code_sha256: str, stdin: int, stdout: int
     ) -> None:
         self._look, self._code_sha256 = look, code_sha256
         self._stdin, self._stdout = stdin, stdout
@@ -122,7 +128,9 @@ class Loop:
                 raise WireError(f"the reader has taken nothing for {self._patience_s:.0f} s")
             return
         self._taken_s = now_s
-        self._sender.send(self._look.frame(self._left_out))
+        frame = self._look.frame(self._left_out)
+        if frame is not None:
+            self._sender.send(frame)
         if not self._has_begun:
             self._has_begun = True
             self._look.begin_gpus()
@@ -165,6 +173,8 @@ class Loop:
             self._every_s = clamp_pace(request.get("every_s"))
         elif op == "stop":
             self._stop = True
+        elif op in self._look.ops:
+            error = self._look.ops[op](request)
         elif op != "ping":
             error = f"unknown op {op!r}"
         self._sender.send(reply_to(number, error))

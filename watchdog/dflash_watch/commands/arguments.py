@@ -123,6 +123,9 @@ def _add_keeping(parser: Parser) -> None:
     keep.add_argument("--on-stall", metavar="CMD", help="run once an incident (stalled, crashed)")
     keep.add_argument("--on-stall-limit-s", metavar="S", default="60", help="then it is ended (60)")
     keep.add_argument(
+        "--no-host-agent", action="store_true", help="look only inside, not at the container's host"
+    )
+    keep.add_argument(
         "--dry-run", action="store_true", help="only look: no stacks, hook or folder; say so"
     )
     keep.add_argument("--until-end", action="store_true", help="end when the run has ended")

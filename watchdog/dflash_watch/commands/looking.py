@@ -77,7 +77,8 @@ def open_run(
     """One run, wired; `name` tells it from the others of a fleet."""
     clock, label = SystemClock(), request.place.label()
     note = Journal(shared.file, clock, label, name)
-    session = Session(request.place, request.target, request.every_s, clock, note=note)
+    place = request.place._replace(host_side=not given.no_host_agent)
+    session = Session(place, request.target, request.every_s, clock, note=note)
     actions = Actions(
         session,
         note,

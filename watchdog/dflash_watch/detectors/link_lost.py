@@ -1,6 +1,7 @@
 """The way to the run is lost, or frames no longer come.
 
-Sees:       the link's own state, and for how long no frame came, on the watcher's clock.
+Sees:       the link's own state, for how long no frame came, on the watcher's clock, and what the
+            host of a container says of its freezer.
 Means:      the view is broken; says nothing about the run.
 Wrong when: the watched machine is so busy that the agent cannot send within the limit.
 Source:     docs/verdicts.md, "blind".
@@ -24,6 +25,8 @@ class Params:
 
     lost_s: float = 2.0
     """A shorter loss is a hiccup."""
+    frozen_s: float = 1.0
+    """A shorter freeze of the container is a snapshot's."""
     silent_s: float = 10.0
     """Least silence of frames that counts."""
     paces: float = 4.0
@@ -40,6 +43,9 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
             state = "closed" if sight.link.state == "closed" else "lost"
             text = f"link {state}: {reason}"
             yield symptom("link", Severity.WARNING, since_t, text, Source.LINK)
+    elif _is_frozen(view, params):
+        text = window.hostside.frozen_text()
+        yield symptom("link", Severity.WARNING, window.frozen_t() or since_t, text, Source.HOST)
     elif window.frame is not None:
         limit_s = max(params.silent_s, params.paces * (sight.pace_s or params.silent_s / 2))
         if sight.silent_s > limit_s:
@@ -47,6 +53,11 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
             if sight.link.reason:
                 text += f"; {sight.link.reason}"
             yield symptom("link", Severity.WARNING, since_t, text, Source.LINK)
+
+
+def _is_frozen(view: View, params: Params) -> bool:
+    since_t = view.window.frozen_t()
+    return since_t is not None and view.now_t - since_t >= params.frozen_s
 
 
 def firing() -> Example:

@@ -1,7 +1,8 @@
 """The kernel killed a process of this run for memory.
 
-Sees:       kernel lines that name a process of the run; the out-of-memory counter of its cgroup
-            that rose while a process of it vanished or ended by signal 9.
+Sees:       kernel lines that name a process of the run, the host's in its own numbers; the
+            out-of-memory counter of its cgroup that rose while a process of it vanished or ended by
+            signal 9.
 Means:      host memory, or the limit of the container, was used up.
 Wrong when: somebody sent signal 9 by hand in the very seconds in which another process of the
             same cgroup was killed for memory.
@@ -49,6 +50,11 @@ def _ended(view: View) -> list[ProcessTrack]:
 
 def _by_kernel(view: View) -> tuple[ProcessTrack, float, str] | None:
     ended = {one.sample.pid: one for one in _ended(view)}
+    told = view.window.hostside.killed(ended)
+    if told is not None:
+        victim = ended[told[0]]
+        t = min(victim.track.gone_t or view.now_t, view.now_t)
+        return victim, t, f"kernel of the host: {told[1][:160]}"
     for line in reversed(view.window.kernel):
         found = _VICTIM.search(line) if re.search(r"[Oo]ut of memory|oom-kill", line) else None
         who = ended.get(int(found[1])) if found else None

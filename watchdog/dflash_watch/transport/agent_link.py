@@ -71,6 +71,10 @@ class AgentLink:
             self._heard_s = self._asked_s = now_s  # part of something large
         return records
 
+    def excuse(self, now_s: float) -> None:
+        """It is known why nothing comes, and that is no loss: silence counts from now on."""
+        self._opened_s = self._heard_s = self._asked_s = self._moved_s = now_s
+
     def wake(self) -> None:
         """Let a `step` that waits in another thread return at once."""
         self._stream.wake()

@@ -14,6 +14,7 @@ from dflash_watch.frame import (
     PROTOCOL_MIN,
     Frame,
     Hello,
+    HostFrame,
     StackSample,
     kind_not_known,
 )
@@ -28,7 +29,7 @@ class Reply(msgspec.Struct, frozen=True, tag_field="type", tag="reply"):
     error: str | None = None
 
 
-Word = Hello | Frame | StackSample | Reply
+Word = Hello | Frame | HostFrame | StackSample | Reply
 _DECODER: msgspec.json.Decoder[Word] = msgspec.json.Decoder(Word)
 
 

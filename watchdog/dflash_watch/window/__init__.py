@@ -7,6 +7,7 @@ long a run lasts. Runs nothing, decides nothing; the newest frame is kept whole.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from dflash_watch.frame import (
     Frame,
     Gap,
     Hello,
+    HostFrame,
     HostSample,
     LinkChange,
     Record,
@@ -24,6 +26,7 @@ from dflash_watch.frame import (
 from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
 from dflash_watch.readers.signatures import Matcher
 from dflash_watch.window.gpus import Gpus
+from dflash_watch.window.hostside import HostSide
 from dflash_watch.window.intake import clean_manifest
 from dflash_watch.window.kills import Kills
 from dflash_watch.window.logs import FeedFactory, Logs
@@ -55,6 +58,7 @@ class Window:
         self._matcher = Matcher(signatures)
         self.sight = Sight()
         self.clock = SteadyClock()
+        self.hostside = HostSide()
         self.hello: Hello | None = None
         self.frame: Frame | None = None
         """Newest frame."""
@@ -86,6 +90,7 @@ class Window:
         self.code_t = 0.0
         self.kernel: list[str] = []
         self._kernel_due: list[tuple[float, str]] = []
+        self._kernel_seen: deque[str] = deque(maxlen=200)
         self.kills = Kills()
         self.rooms = Rooms()
 
@@ -96,10 +101,12 @@ class Window:
         if isinstance(record, Hello):
             if self.hello is not None and self.hello.boot_id != record.boot_id:
                 self._reset()
-                self.clock = SteadyClock()
+                self.clock, self.hostside = SteadyClock(), HostSide()
             self.hello, self._seq = record, -1
         elif isinstance(record, Frame):
             return self._take_frame(record)
+        elif isinstance(record, HostFrame):
+            return self._take_host(record)
         elif isinstance(record, StackSample):
             record = self.clock.steady(record)
             self.samples.take(record)
@@ -120,7 +127,8 @@ class Window:
             return False
         self._seq = frame.seq
         self.clock.see(frame)
-        frame = self.clock.steady(frame)
+        self.hostside.see_life(frame)
+        frame = self.hostside.merged(self.clock.steady(frame))
         self.sight.take_frame(frame)
         self._take_run(frame)
         self.frame, self.now_t = frame, frame.t
@@ -149,14 +157,45 @@ class Window:
         self._take_kernel(frame)
         return True
 
+    def _take_host(self, record: HostFrame) -> bool:
+        """Take what the host of the container says; False when that changes nothing."""
+        is_news, lines = self.hostside.take(record)
+        t = self._on_frames_clock(record.boot_s)
+        if record.container is not None:
+            self.kills.take_container(t, record.container.oom_kills)
+        told = [line.text for line in lines if line.about in {"container", "machine"}]
+        self._note_gpu_lines(told, t, record.boot_s)
+        if self.frame is not None:
+            self.now_t = max(self.now_t, t)
+        return is_news
+
+    def _on_frames_clock(self, boot_s: float) -> float:
+        """The moment on the scale of the frames; the newest one's before there is any."""
+        return self.frame.t + boot_s - self.frame.boot_s if self.frame is not None else self.now_t
+
+    def frozen_t(self) -> float | None:
+        """Since when the host says that nothing in the container runs."""
+        boot_s = self.hostside.frozen_boot_s
+        return None if boot_s is None else self._on_frames_clock(boot_s)
+
+    def _note_gpu_lines(self, lines: Sequence[str], t: float, boot_s: float) -> None:
+        """Of new kernel lines those about GPUs wait for the search.
+
+        Container and host may read the same log.
+        """
+        for line in lines:
+            if not _OF_GPUS.search(line) or line in self._kernel_seen:
+                continue
+            self._kernel_seen.append(line)
+            stamp = _STAMP.match(line)
+            line_t = t - (boot_s - float(stamp[1])) if stamp else t
+            self._kernel_due.append((min(line_t, t), line))
+
     def _take_kernel(self, frame: Frame) -> None:
         """Keep kernel lines, and search them once it can be known whose cards they are about."""
         self.kernel.extend(frame.kernel or ())
         del self.kernel[:-50]
-        for line in filter(_OF_GPUS.search, frame.kernel or ()):
-            stamp = _STAMP.match(line)
-            t = frame.t - (frame.boot_s - float(stamp[1])) if stamp else frame.t
-            self._kernel_due.append((min(t, frame.t), line))
+        self._note_gpu_lines(frame.kernel or (), frame.t, frame.boot_s)
         waited_s = frame.t - (self.first_t or frame.t)
         if self.gpus.tells_users or "gpu" in self.gaps or waited_s > USERS_WITHIN_S:
             for t, line in self._kernel_due:

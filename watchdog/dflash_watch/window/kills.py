@@ -19,6 +19,8 @@ class Kills:
         self._counted: int | None = None
         self.rise_t: float | None = None
         """When the counter of the run's own cgroup last rose."""
+        self._outside: int | None = None
+        self._outside_rise_t: float | None = None
 
     def take(self, t: float, host: HostSample | None, *, is_gone: bool) -> None:
         """Remember a look, unless the end is too long ago for it to say anything."""
@@ -33,6 +35,14 @@ class Kills:
         while self._gone_t is None and len(self._seen) > 1 and self._seen[1][0] < t - AROUND_S:
             self._seen.popleft()
 
+    def take_container(self, t: float, oom_kills: int | None) -> None:
+        """Take the container's counter as its host reads it: another source, counted apart."""
+        if oom_kills is None:
+            return
+        if self._outside is not None and oom_kills > self._outside:
+            self.rise_t = self._outside_rise_t = t
+        self._outside = oom_kills
+
     def _note_rise(self, t: float, host: HostSample | None) -> None:
         now = host.oom_kills if host is not None else None
         if now is not None:
@@ -42,6 +52,9 @@ class Kills:
 
     def in_cgroup(self) -> bool:
         """Did the counter of the run's own cgroup rise?"""
+        rise_t, gone_t = self._outside_rise_t, self._gone_t
+        if rise_t is not None and gone_t is not None and abs(rise_t - gone_t) <= AROUND_S:
+            return True
         return _rose([host.oom_kills for _, host in self._seen])
 
     def on_machine(self) -> bool:

@@ -17,6 +17,7 @@ MATTERS = re.compile(
     r"|segfault at|general protection|I/O error|Machine check|hardware error",
     re.IGNORECASE,
 )
+KERNEL_LOG = "/dev/kmsg"
 RECENT_S = 600.0
 MAX_LINES = 40
 MAX_RECORDS = 20000
@@ -35,7 +36,7 @@ def parse(record: str) -> Optional[Tuple[float, str]]:
 class KernelReader:
     """New lines since the last look; on the first one those of the last ten minutes."""
 
-    def __init__(self, path: str = "/dev/kmsg") -> None:
+    def __init__(self, path: str = KERNEL_LOG) -> None:
         self._path = path
         self._descriptor: Optional[int] = None
         self._first = True
