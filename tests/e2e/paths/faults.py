@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from contextlib import suppress
 from functools import partial
@@ -64,6 +65,20 @@ def _keys_gone(ground: Ground) -> None:
 def _keys_back(ground: Ground) -> None:
     keys = ground.sshd.work / "authorized_keys"
     keys.with_suffix(".off").rename(keys)
+
+
+def _throttle(ground: Ground) -> None:
+    ground.relay.is_rude = True  # until both places are taken
+    ground.sshd.configure(extra="MaxStartups 2:100:2\n")
+    port = ground.sshd.port
+    ground.kept["strangers"] = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+    ground.relay.is_rude = False
+    ground.relay.cut()
+
+
+def _unthrottle(ground: Ground) -> None:
+    for stranger in ground.kept.pop("strangers"):
+        stranger.close()
 
 
 def _restart_sshd(ground: Ground) -> None:
@@ -156,7 +171,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("black hole", "packets vanish both ways",
           partial(_relay, held=BOTH), _heal, "no answer", 20.0),
     Fault("half-open, nothing arrives there", "packets to the host vanish",
-          partial(_relay, held=frozenset({UP})), _heal, "no answer"),
+          partial(_relay, held=frozenset({UP})), _heal, "goes on sending"),
     Fault("half-open, nothing comes back", "packets from the host vanish",
           partial(_relay, held=frozenset({DOWN})), _heal, "no answer"),
     Fault("middlebox lost its state", "takes everything, passes nothing on",
@@ -176,8 +191,7 @@ FAULTS: tuple[Fault, ...] = (
           partial(_reconfigure, max_sessions=0), lambda g: g.sshd.configure(),
           "no further session"),
     Fault("logins throttled", "MaxStartups full, connection cut",
-          partial(_reconfigure, extra="MaxStartups 1:100:1\nPerSourceMaxStartups 0\n"),
-          lambda g: g.sshd.configure(), "closes|hung up|broke off|MaxStartups"),
+          _throttle, _unthrottle, "closes|hung up|broke off|MaxStartups"),
     Fault("no common algorithm", "sshd comes back with one key exchange that is not ours",
           partial(_reconfigure, extra="KexAlgorithms sntrup761x25519-sha512@openssh.com\n"),
           lambda g: g.sshd.configure(), "no common algorithm"),

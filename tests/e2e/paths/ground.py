@@ -145,6 +145,7 @@ def endure(ground: Ground, watch: Watch, tape: Tape, fault: Fault) -> Row:
         time.sleep(fault.hold_s)
     cured_t = time.time()
     if fault.cure is not None:
+        said = [said, *tape.losses(mark)][-1] if fault.says else ""
         fault.cure(ground)
     elif not fault.says:
         cured_t = begun_t

@@ -7,7 +7,13 @@ from collections import deque
 
 import pytest
 from dflash_watch.place import Place
-from dflash_watch.transport.agent_link import PING_EVERY_S, SILENCE_S, START_S, AgentLink
+from dflash_watch.transport.agent_link import (
+    DEAF_S,
+    PING_EVERY_S,
+    SILENCE_S,
+    START_S,
+    AgentLink,
+)
 from dflash_watch.transport.backoff import LEAST_S, SPREAD, STEPS_S, delay_s
 from dflash_watch.transport.base import Reason, TransportError
 
@@ -41,9 +47,18 @@ class Script:
         """Nobody asks."""
 
 
-def _message(packer: zlib._Compress, seq: int) -> bytes:
-    body = packer.compress(b"{}") + packer.flush(zlib.Z_SYNC_FLUSH)
+def _message(packer: zlib._Compress, seq: int, record: bytes = b"{}") -> bytes:
+    body = packer.compress(record) + packer.flush(zlib.Z_SYNC_FLUSH)
     return b"\nDFLASH ab %d %d\n" % (seq, len(body)) + body
+
+
+def _walk(link: AgentLink, from_s: float, to_s: float) -> list[bytes]:
+    """Steps of half a second, as the session makes them; what the last one brought."""
+    now_s, found = from_s, []
+    while now_s < to_s:
+        found = link.step(0.0, now_s)
+        now_s = min(now_s + 0.5, to_s)
+    return link.step(0.0, to_s) if from_s < to_s else found
 
 
 def _started(stream: Script) -> tuple[AgentLink, zlib._Compress]:
@@ -60,7 +75,7 @@ def test_an_agent_that_never_speaks_is_given_up_after_its_start_time() -> None:
     stream.said = "bash: warning: setlocale\n"
     link = AgentLink(stream, Place(host="box"), 0.0)
     link.start(b"zip", {"nonce": "ab"})
-    assert link.step(0.0, START_S - 0.1) == []
+    assert _walk(link, 0.0, START_S - 0.1) == []
     with pytest.raises(TransportError, match="did not speak within 20 s: bash: warning") as caught:
         link.step(0.0, START_S + 0.1)
     assert caught.value.reason is Reason.TIMEOUT
@@ -68,19 +83,56 @@ def test_an_agent_that_never_speaks_is_given_up_after_its_start_time() -> None:
 
 def test_silence_counts_from_the_question_and_not_from_the_last_frame() -> None:
     link, _ = _started(Script())
-    link.step(0.0, PING_EVERY_S)
-    link.step(0.0, PING_EVERY_S + SILENCE_S - 0.1)
+    _walk(link, 0.0, PING_EVERY_S + SILENCE_S - 0.1)
     with pytest.raises(TransportError, match="no answer from the agent for 10 s"):
         link.step(0.0, PING_EVERY_S + SILENCE_S + 0.1)
 
 
-def test_any_record_is_an_answer() -> None:
+def test_any_record_is_a_sign_of_life() -> None:
     stream = Script()
     link, packer = _started(stream)
-    link.step(0.0, PING_EVERY_S)
+    _walk(link, 2.0, 8.0)
     stream.coming.append(_message(packer, 2))
-    assert link.step(0.0, 60.0) == [b"{}"]
-    assert link.step(0.0, 60.0 + SILENCE_S - 0.1) == []
+    assert link.step(0.0, 9.0) == [b"{}"]
+    assert _walk(link, 9.0, 9.0 + SILENCE_S) == []
+    with pytest.raises(TransportError, match="no answer from the agent for 8 s"):
+        link.step(0.0, 9.0 + SILENCE_S + 0.1)
+
+
+def test_an_agent_that_sends_on_and_never_answers_is_half_open() -> None:
+    """Half-open: its records arrive, our questions do not."""
+    stream = Script()
+    link, packer = _started(stream)
+    second = 0
+
+    def send_on() -> None:
+        nonlocal second
+        while second < 60:
+            stream.coming.append(_message(packer, second + 2))
+            _walk(link, float(second), second + 0.9)
+            second += 1
+
+    with pytest.raises(TransportError, match="though it goes on sending"):
+        send_on()
+    assert second == PING_EVERY_S + DEAF_S
+
+
+def test_an_answer_closes_the_question_and_the_next_one_is_asked_two_seconds_later() -> None:
+    stream = Script()
+    link, packer = _started(stream)
+    for second in range(60):
+        reply = b'{"type":"reply","id":1}' if second % 5 == 0 else b"{}"
+        stream.coming.append(_message(packer, second + 2, reply))
+        _walk(link, float(second), second + 0.9)
+    assert stream.taken.count(b'"ping"') in range(10, 31)
+
+
+def test_a_watcher_that_slept_blames_nobody() -> None:
+    link, _ = _started(Script())
+    link.step(0.1, PING_EVERY_S)
+    assert link.step(0.1, 600.0) == []
+    with pytest.raises(TransportError, match="no answer"):
+        _walk(link, 600.0, 600.0 + SILENCE_S + 1.0)
 
 
 def test_part_of_a_large_record_is_a_sign_of_life() -> None:

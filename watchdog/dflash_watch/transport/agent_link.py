@@ -17,8 +17,15 @@ from dflash_watch.transport.wire import WireReader, render_request, render_start
 PING_EVERY_S = 2.0
 SILENCE_S = 8.0
 """Nothing heard for so long, with a question open: the way is lost."""
+DEAF_S = 20.0
+"""A question open for so long while records arrive: what we say does not, or all comes late."""
+SLEPT_S = 2.0
+"""Longer between two steps than they take: we did not look, and nobody was silent."""
 START_S = 20.0
 """Until the first record: log in, find a Python, load the agent."""
+
+
+_REPLIES = (b'{"type":"reply"', b'{"type": "reply"')
 
 
 class AgentLink:
@@ -29,7 +36,7 @@ class AgentLink:
         self._outbox = bytearray()
         self._numbers = itertools.count(1)
         self._reader = WireReader("")
-        self._opened_s = self._heard_s = self._asked_s = self._moved_s = now_s
+        self._opened_s = self._heard_s = self._asked_s = self._moved_s = self._stepped_s = now_s
         self._has_spoken = self._question_open = False
 
     def start(self, program: bytes, config: dict[str, Any]) -> None:
@@ -56,6 +63,7 @@ class AgentLink:
         Raises:
             TransportError: the agent ended, or does not answer in time.
         """
+        self._leave_out_sleep(now_s, wait_s)
         self._ask_whether_alive(now_s)
         if self._outbox:
             self._send_some(now_s)
@@ -63,12 +71,12 @@ class AgentLink:
         if data == b"":
             raise self._ended()
         records = list(self._reader.feed(data)) if data else []
-        if records:
-            self._has_spoken, self._question_open, self._heard_s = True, False, now_s
-        elif data is None:  # judged only after looking: we may have been the one who slept
+        if any(record.startswith(_REPLIES) for record in records):
+            self._question_open = False
+        if data is None:  # judged only after looking: what waited may hold the answer
             self._check_silence(now_s)
         else:
-            self._heard_s = self._asked_s = now_s  # part of something large
+            self._has_spoken, self._heard_s = self._has_spoken or bool(records), now_s
         return records
 
     def excuse(self, now_s: float) -> None:
@@ -86,6 +94,16 @@ class AgentLink:
             with suppress(TransportError):  # it is gone already: what was wanted
                 self._stream.send(bytes(self._outbox))
         self._stream.close()
+
+    def _leave_out_sleep(self, now_s: float, wait_s: float) -> None:
+        """Move the marks over a time in which nobody stepped (stopped, suspended, a full queue)."""
+        slept_s = now_s - self._stepped_s - wait_s
+        self._stepped_s = now_s
+        if slept_s > SLEPT_S:
+            self._opened_s += slept_s
+            self._heard_s += slept_s
+            self._asked_s += slept_s
+            self._moved_s += slept_s
 
     def _send_some(self, now_s: float) -> None:
         try:
@@ -114,7 +132,11 @@ class AgentLink:
         elif self._outbox:
             since_s, limit_s = max(self._moved_s, self._heard_s), SILENCE_S
         elif self._question_open:
-            since_s, limit_s = self._asked_s, SILENCE_S
+            since_s, limit_s = max(self._asked_s, self._heard_s), SILENCE_S
+            if now_s - self._asked_s > DEAF_S:
+                text = f"no answer from the agent for {now_s - self._asked_s:.0f} s"
+                text = f"{self._where}: {text}, though it goes on sending: half-open or too slow"
+                raise TransportError(Reason.LOST, text)
         else:
             return
         if now_s - since_s > limit_s:

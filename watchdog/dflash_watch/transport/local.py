@@ -12,6 +12,7 @@ from typing import IO
 
 from dflash_watch.transport.base import Reason, TransportError
 from dflash_watch.transport.pump import Pump, Tail
+from dflash_watch.transport.quoting import refuse_nul
 
 _CHUNK = 65536
 _MOMENT_S = 0.2
@@ -38,7 +39,9 @@ def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
 
     Raises:
         TransportError: there is no such program, or it cannot be run.
+        UsageError: an argument holds a NUL.
     """
+    refuse_nul(argv)
     pipe = subprocess.PIPE
     try:
         return subprocess.Popen(

@@ -34,6 +34,7 @@ class OpenSshHost:
         Raises:
             TransportError: no OpenSSH here, or no way to hand it its options.
         """
+        refuse_names(self._place)
         defaults = {"ConnectTimeout": f"{max(timeout_s, 1.0):.0f}"}
         if default_user(self._place):
             defaults["User"] = default_user(self._place) or ""
@@ -67,6 +68,25 @@ class ClientStream(LocalStream):
         config, self._config = self._config, -1
         if config >= 0:
             os.close(config)
+
+
+def refuse_names(place: Place) -> None:
+    """Host and user reach a shell by way of ProxyCommand (`%h`, `%r`): nothing that it would read.
+
+    Raises:
+        TransportError: the name cannot be one.
+    """
+    host, user = place.host or "", place.user
+    if not host or not _is_plain(host) or set(host) & set("$\\"):
+        raise TransportError(Reason.UNKNOWN_HOST, f"{host!r}: not a host name")
+    if user is not None and (not user or not _is_plain(user) or user.endswith("\\")):
+        raise TransportError(Reason.UNKNOWN_HOST, f"{user!r}: not a user name")
+
+
+def _is_plain(name: str) -> bool:
+    """Source: OpenSSH since 9.6 (ssh.c, valid_hostname and valid_ruser); a blank too is refused."""
+    marks = set("'`\";&<>|(){} ")
+    return name.isprintable() and not name.startswith("-") and not set(name) & marks
 
 
 def default_user(place: Place) -> str | None:

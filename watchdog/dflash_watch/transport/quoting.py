@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from dflash_watch.errors import UsageError
+
 _WRAPPERS = frozenset({"sudo", "doas", "env", "nice", "ionice", "setsid", "stdbuf", "sshpass"})
 _REMOTE_SHELLS = frozenset({"ssh", "slogin", "autossh"})
 
@@ -13,11 +15,21 @@ def shell_line(argv: Sequence[str]) -> str:
     """One line that a POSIX shell splits into exactly `argv` again.
 
     Raises:
-        ValueError: an argument holds a NUL, which no command line can carry.
+        UsageError: an argument holds a NUL.
     """
-    if any("\0" in word for word in argv):
-        raise ValueError("an argument holds a NUL byte")
+    refuse_nul(argv)
     return shlex.join(argv)
+
+
+def refuse_nul(argv: Sequence[str]) -> None:
+    """No command line can carry a NUL.
+
+    Raises:
+        UsageError: an argument holds one.
+    """
+    for word in argv:
+        if "\0" in word:
+            raise UsageError(f"{word!r}: a NUL byte, which no command line can carry")
 
 
 def joins_its_arguments(prefix: Sequence[str]) -> bool:

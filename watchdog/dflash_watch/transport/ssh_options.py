@@ -21,7 +21,7 @@ from dflash_watch.model import Record
 from dflash_watch.place import Place
 from dflash_watch.transport.base import Reason, TransportError
 from dflash_watch.transport.config_text import expanded_config
-from dflash_watch.transport.openssh import default_user, layered_config
+from dflash_watch.transport.openssh import default_user, layered_config, refuse_names
 
 _RESOLVE_TIMEOUT_S = 10.0
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
@@ -58,8 +58,7 @@ def fetch_options(place: Place) -> SshOptions:
         TransportError: the name cannot be one, or the configuration cannot be read.
     """
     host = place.host or ""
-    if not host or host.startswith("-") or any(c.isspace() or ord(c) < 32 for c in host):
-        raise TransportError(Reason.UNKNOWN_HOST, f"{host!r}: not a host name")
+    refuse_names(place)
     user = default_user(place)
     try:
         values = parse_resolved(_ssh_g(place, user))

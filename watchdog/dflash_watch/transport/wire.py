@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections.abc import Iterator
@@ -101,7 +102,8 @@ def render_request(request: dict[str, Any]) -> bytes:
 
 def render_start(program: bytes, config: dict[str, Any]) -> bytes:
     """What the stub reads first: both sizes, the program, the configuration."""
-    body = msgspec.json.encode(config)
+    # Not msgspec: a path of undecodable bytes travels as the escapes that Python makes of it.
+    body = json.dumps(config).encode()
     return b"%d %d\n%b%b" % (len(program), len(body), program, body)
 
 
