@@ -52,6 +52,12 @@ def test_megabytes_of_noise_keep_four_kilobytes() -> None:
     assert len(reader.noise) == 4096
 
 
+def test_a_short_word_before_an_end_is_noise_too() -> None:
+    reader = WireReader(NONCE)
+    assert list(reader.feed(b"backups only\n")) == []
+    assert reader.noise.strip() == b"backups only"
+
+
 def test_another_watchers_agent_is_noise() -> None:
     assert list(WireReader(NONCE).feed(Sender().message(b"1", nonce="beef"))) == []
 

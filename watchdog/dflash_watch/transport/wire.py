@@ -30,9 +30,15 @@ class WireReader:
         self._buffer = bytearray(b"\n")  # so that a message at the very start has its line start
         self._inflate = zlib.decompressobj()
         self._expected: int | None = None
-        self.noise = b""
+        self._noise = b""
         self.dropped = 0
         """Sequence numbers that never came."""
+
+    @property
+    def noise(self) -> bytes:
+        """What was no message; before the first one, the end that might still become one too."""
+        rest = b"" if self._expected is not None else bytes(self._buffer)
+        return (self._noise + rest)[:_NOISE_BYTES]
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Whole records that `data` completes.
@@ -80,7 +86,7 @@ class WireReader:
     def _skip(self, count: int) -> None:
         if count <= 0:
             return
-        self.noise = (self.noise + bytes(self._buffer[:count]))[:_NOISE_BYTES]
+        self._noise = (self._noise + bytes(self._buffer[:count]))[:_NOISE_BYTES]
         del self._buffer[:count]
 
     def _check_terminal(self) -> None:
