@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -16,6 +17,8 @@ from dflash_watch.clock import Clock, SystemClock
 from dflash_watch.model import Link, Severity, Snapshot, Verdict
 
 LONGEST_LINE: Final = 64 * 2**20
+REOPEN_S: Final = 1.0
+"""Between two attempts to come back to a server."""
 
 
 class Feed(Protocol):
@@ -61,9 +64,16 @@ def blinded(snapshot: Snapshot | None, reason: str, wall_s: float) -> Snapshot:
         severity=Severity.WARNING,
         summary=reason,
         evidence=(),
-        next=("start the watcher again",),
+        next=(_way_back(snapshot),),
         link=link,
     )
+
+
+def _way_back(snapshot: Snapshot) -> str:
+    if snapshot.serving is None:
+        return "start the watcher again"
+    name = snapshot.serving.name
+    return f"start {name} again (systemd does): this dashboard comes back to it by itself"
 
 
 class SocketFeed:
@@ -72,13 +82,21 @@ class SocketFeed:
     Args:
         link: connected to the engine.
         clock: for the moment at which the engine went.
+        reopen: connects anew once the connection is lost; None while it cannot. Without it a loss
+            is the end.
     """
 
-    def __init__(self, link: socket.socket, clock: Clock | None = None) -> None:
-        self._link, self._clock = link, clock or SystemClock()
+    def __init__(
+        self,
+        link: socket.socket,
+        clock: Clock | None = None,
+        reopen: Callable[[], socket.socket | None] | None = None,
+    ) -> None:
+        self._link, self._clock, self._reopen = link, clock or SystemClock(), reopen
         self._newest: Snapshot | None = None
-        self._closed = False
-        self._thread = threading.Thread(target=self._read, name="snapshots", daemon=True)
+        self._closed = threading.Event()
+        self._changing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self._thread.start()
 
     def latest(self) -> Snapshot | None:
@@ -93,15 +111,35 @@ class SocketFeed:
 
     def close(self) -> None:
         """Hangs up; the engine sees the end of its reader."""
-        self._closed = True
-        with contextlib.suppress(OSError):  # hung up already
-            self._link.shutdown(socket.SHUT_RDWR)
-        self._link.close()
+        with self._changing:
+            self._closed.set()
+            with contextlib.suppress(OSError):  # hung up already
+                self._link.shutdown(socket.SHUT_RDWR)
+            self._link.close()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._read()
+            if self._reopen is None:
+                return
+            while not self._closed.wait(REOPEN_S):
+                if (link := self._reopen()) is not None:
+                    self._take(link)
+                    break
+
+    def _take(self, link: socket.socket) -> None:
+        """The new connection in place of the old one, unless all is over."""
+        with self._changing:
+            if self._closed.is_set():
+                link.close()
+                return
+            self._link.close()
+            self._link = link
 
     def _read(self) -> None:
         decoder = msgspec.json.Decoder(Snapshot)
         pending = bytearray()
-        while not self._closed:
+        while not self._closed.is_set():
             try:
                 chunk = self._link.recv(1 << 18)
             except OSError as error:
@@ -113,17 +151,20 @@ class SocketFeed:
             if end >= 0:
                 newest = bytes(pending[pending.rfind(b"\n", 0, end) + 1 : end])
                 del pending[: end + 1]
-                self._decode(decoder, newest)
+                if not self._decode(decoder, newest):
+                    return None
             if len(pending) > LONGEST_LINE:
                 return self._lose("the watcher sends no line end")
         return None
 
-    def _decode(self, decoder: msgspec.json.Decoder[Snapshot], line: bytes) -> None:
+    def _decode(self, decoder: msgspec.json.Decoder[Snapshot], line: bytes) -> bool:
         try:
             self._newest = decoder.decode(line)
         except msgspec.DecodeError as error:
             self._lose(f"the watcher sends what this dashboard cannot read: {error}")
+            return False
+        return True
 
     def _lose(self, reason: str) -> None:
-        if not self._closed:
+        if not self._closed.is_set():
             self._newest = blinded(self._newest, reason, self._clock.wall_s())

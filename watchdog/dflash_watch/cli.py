@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dflash_events import __version__
@@ -18,12 +18,16 @@ from dflash_watch.commands import arguments
 from dflash_watch.errors import EXIT_UNKNOWN, UsageError, WatchError
 
 if TYPE_CHECKING:
+    import socket
+
     from dflash_watch.commands.context import Context
 
 PARSERS = {
     None: arguments.watch_parser,
     "check": arguments.check_parser,
     "dump": arguments.dump_parser,
+    "serve": arguments.serve_parser,
+    "attach": arguments.attach_parser,
     "replay": arguments.replay_parser,
     "incidents": arguments.incidents_parser,
     "explain": arguments.explain_parser,
@@ -101,6 +105,7 @@ def context(words: Sequence[str]) -> Context:
         is_terminal=sys.stdin.isatty() and sys.stdout.isatty(),
         has_colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
         show=show_dashboard,
+        show_served=show_served,
     )
 
 
@@ -109,6 +114,13 @@ def show_demo() -> int:
     from dflash_tui.app import run_demo  # noqa: PLC0415 - textual takes 180 ms to load
 
     return int(run_demo())
+
+
+def show_served(link: socket.socket, reopen: Callable[[], socket.socket | None]) -> int:
+    """The dashboard on a server's connection; 0 when somebody leaves it."""
+    from dflash_tui.app import SocketFeed, run  # noqa: PLC0415 - takes 180 ms
+
+    return int(run(SocketFeed(link, reopen=reopen)))
 
 
 def show_dashboard(words: Sequence[str]) -> int:

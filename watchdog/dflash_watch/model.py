@@ -318,6 +318,17 @@ class Link(Record, frozen=True, kw_only=True):
     retry_at_t: float | None = None
 
 
+class Serving(Record, frozen=True, kw_only=True):
+    """The server that handed a snapshot to its viewers."""
+
+    name: str
+    """As typed after `dflash-watch attach`."""
+    pid: int
+    since_t: float
+    """When it began to watch, on the watcher's clock."""
+    viewers: int = 1
+
+
 class Snapshot(Record, frozen=True, kw_only=True):
     """Everything known about a run at one moment; what all sinks read."""
 
@@ -356,6 +367,8 @@ class Snapshot(Record, frozen=True, kw_only=True):
     inconclusive: tuple[Inconclusive, ...] = ()
     link: Link = Link()
     board: Board = Board()
+    serving: Serving | None = None
+    """Whose snapshot it is; None from an engine that belongs to one dashboard or to no one."""
 
     @property
     def names_failure(self) -> bool:

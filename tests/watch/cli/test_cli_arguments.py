@@ -54,7 +54,7 @@ def test_a_path_on_this_machine_is_made_absolute(monkeypatch, tmp_path):
         (["--run_dir=x"], "unknown option --run_dir; did you mean --run-dir?"),
         (["--zzz"], "unknown option --zzz; see dflash-watch --help"),
         (["chek"], "unknown command 'chek'; did you mean check?"),
-        (["serve"], "unknown command 'serve'"),
+        (["serv"], "unknown command 'serv'"),
         (["root@10.1.2.6"], "for a host write dflash-watch --host root@10.1.2.6"),
         (["--json", "check"], "'check' stands after the options; write dflash-watch check"),
         (["--json", "--plain"], "not allowed with argument --json"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dflash_watch.model import Severity, Snapshot
+from dflash_watch.model import Serving, Severity, Snapshot
 
 from dflash_tui.cells import Ink, Row, Span, clean, cut, fit_row, row_width, spread, width
 from dflash_tui.phrases import count, duration, known, open_findings, pace, percent, reasons
@@ -23,6 +23,8 @@ def header(view: View, choices: Choices, cells: int) -> Row:
     snapshot = view.snapshot
     if snapshot is None:
         return spread((Span(" dflash-watch", Ink.STRONG),), right, cells)
+    if snapshot.serving is not None:
+        right = (Span(_served(snapshot.serving, narrow=cells < 140), Ink.KEY), *right)
     board = snapshot.board
     where, run = clean(board.where), clean(board.run_name or snapshot.run)
     stands = view.state in {State.FINISHED, State.CRASHED, State.STALLED}
@@ -42,6 +44,15 @@ def header(view: View, choices: Choices, cells: int) -> Row:
         Span(f"{gap}{far}"),
     )
     return spread(left, right, cells)
+
+
+def _served(serving: Serving, *, narrow: bool) -> str:
+    """That this is a visit: leaving it ends nothing."""
+    if narrow:
+        return " served"
+    others = serving.viewers - 1
+    with_whom = f" +{others}" if others > 0 else ""
+    return f" served by {cut(clean(serving.name), 24)}{with_whom}"
 
 
 def _progress(snapshot: Snapshot, *, narrow: bool, eta_s: float | None) -> str:

@@ -17,6 +17,8 @@ COMMANDS = {
     "check": "one look, exit code as a Nagios plugin: 0 fine, 1 warning, 2 critical, 3 cannot tell",
     "dump": "stacks of the run now, with the reading of them",
     "diagnose": "what pasted evidence says: log, stacks, GPUs, processes; connects to nothing",
+    "serve": "watch without a terminal; dashboards attach and leave",
+    "attach": "the dashboard, or lines, of a watcher that serves",
     "replay": "the same engine over a recording or an incident's window",
     "incidents": "list what was kept, or read one",
     "explain": "a playbook, a verdict or a symptom, or the list",
@@ -27,6 +29,7 @@ USAGE = {
     None: f"{PROGRAM} [COMMAND] [options]",
     "check": f"{PROGRAM} check [options]",
     "dump": f"{PROGRAM} dump [options]",
+    "serve": f"{PROGRAM} serve [options]",
 }
 EPILOG = """commands (first word; each has its own --help):
 """ + "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
@@ -148,6 +151,29 @@ def watch_parser() -> Parser:
     _add_where(parser)
     _add_which(parser)
     _add_keeping(parser)
+    return parser
+
+
+def serve_parser() -> Parser:
+    """Of `dflash-watch serve`."""
+    parser = _parser("serve", COMMANDS["serve"])
+    parser.add_argument("--every-s", metavar="S", default="1", help="seconds between looks (1)")
+    lines = parser.add_mutually_exclusive_group()
+    lines.add_argument("--plain", action="store_true", help="lines on standard error (always so)")
+    lines.add_argument("--json", action="store_true", help="instead: objects on standard output")
+    _add_where(parser)
+    _add_which(parser)
+    _add_keeping(parser)
+    return parser
+
+
+def attach_parser() -> Parser:
+    """Of `dflash-watch attach`."""
+    parser = _parser("attach", COMMANDS["attach"])
+    parser.add_argument(
+        "server", metavar="NAME", nargs="?", help="of the watcher; the only one needs no name"
+    )
+    _add_output(parser)
     return parser
 
 

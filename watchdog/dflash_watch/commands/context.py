@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import socket
     from pathlib import Path
 
 from dflash_watch.errors import OutputError
@@ -30,6 +31,8 @@ class Context(NamedTuple):
         is_terminal: standard input and output are a terminal.
         has_colour: lines may be coloured: a terminal, and no NO_COLOR.
         show: opens the dashboard on an engine started with these words; the exit code.
+        show_served: opens it on a server's connection, which it makes anew with the second
+            argument whenever it is lost; the exit code.
     """
 
     words: Sequence[str]
@@ -37,6 +40,7 @@ class Context(NamedTuple):
     is_terminal: bool
     has_colour: bool
     show: Callable[[Sequence[str]], int]
+    show_served: Callable[[socket.socket, Callable[[], socket.socket | None]], int]
 
 
 def stop_on_signals() -> threading.Event:
@@ -66,8 +70,8 @@ def interrupt_on_signals() -> None:
             signal.signal(number, interrupt)
 
 
-def write_line(line: str, *, has_colour: bool = False) -> None:
-    """A line on standard output, all of it, past Python's buffer.
+def write_line(line: str, *, has_colour: bool = False, descriptor: int = STDOUT) -> None:
+    """A line on standard output, or elsewhere, all of it, past Python's buffer.
 
     The last gate before a terminal: whatever a run called itself or printed, no escape code of it
     passes. Nothing waits in a buffer: a terminal that stopped reading cannot hold up the exit.
@@ -75,6 +79,7 @@ def write_line(line: str, *, has_colour: bool = False) -> None:
     Args:
         line: may hold line ends.
         has_colour: colours of ours stay in it.
+        descriptor: where it goes.
 
     Raises:
         BrokenPipeError: the reader is gone.
@@ -86,12 +91,13 @@ def write_line(line: str, *, has_colour: bool = False) -> None:
     rest = memoryview((line + "\n").encode("utf-8", "replace"))
     try:
         while rest:
-            rest = rest[os.write(STDOUT, rest) :]
+            rest = rest[os.write(descriptor, rest) :]
     except BrokenPipeError:
         raise
     except OSError as error:
         hint = "make room, or write elsewhere"
-        raise OutputError(f"standard output: {error.strerror}", hint=hint) from error
+        name = "standard output" if descriptor == STDOUT else "standard error"
+        raise OutputError(f"{name}: {error.strerror}", hint=hint) from error
 
 
 def state_dir() -> Path:

@@ -32,10 +32,14 @@ SCHEMA = 1
 logger = logging.getLogger(__name__)
 
 
+def watch_key(place: Place, target: TargetChoice) -> str:
+    """Equal for command lines that watch the same; safe in a file name."""
+    return hashlib.sha256(msgspec.json.encode([place, target])).hexdigest()[:16]
+
+
 def limits_path(folder: Path, place: Place, target: TargetChoice) -> Path:
     """Where the limits of what this command line watches lie."""
-    asked = msgspec.json.encode([place, target])
-    return folder / "limits" / f"{hashlib.sha256(asked).hexdigest()[:16]}.json"
+    return folder / "limits" / f"{watch_key(place, target)}.json"
 
 
 def read_limits(path: Path) -> LearnedLimits | None:

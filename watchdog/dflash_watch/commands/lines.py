@@ -29,6 +29,7 @@ class LineSink:
         render: the lines a snapshot is worth, often none.
         stop: set when the reader is gone: nobody looks any more.
         has_colour: the lines are coloured by `render`.
+        descriptor: where they go.
     """
 
     def __init__(
@@ -37,8 +38,10 @@ class LineSink:
         stop: threading.Event,
         *,
         has_colour: bool = False,
+        descriptor: int = STDOUT,
     ) -> None:
         self._render, self._stop, self._has_colour = render, stop, has_colour
+        self._descriptor = descriptor
         self._told = 0
         self._outlet: Outlet[str] = Outlet(
             "lines", self._write, capacity=LINES_THAT_MAY_WAIT, on_end=self._end
@@ -46,7 +49,7 @@ class LineSink:
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Queue what this snapshot is worth; a reader that has gone is noticed without writing."""
-        if is_unread(STDOUT):
+        if is_unread(self._descriptor):
             self._stop.set()
         for line in self._render(snapshot):
             self._outlet.put(line)
@@ -60,9 +63,9 @@ class LineSink:
         if left_out > self._told:
             logger.warning("%d lines left out: output was not read", left_out - self._told)
             self._told = left_out
-        write_line(line, has_colour=self._has_colour)
+        write_line(line, has_colour=self._has_colour, descriptor=self._descriptor)
 
     def _end(self, error: Exception) -> None:
         if not isinstance(error, BrokenPipeError):
-            logger.warning("standard output: %s", error)
+            logger.warning("no lines any more: %s", error)
         self._stop.set()

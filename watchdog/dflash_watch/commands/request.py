@@ -18,6 +18,15 @@ class Request(Record, frozen=True, kw_only=True):
     options: RunOptions
     every_s: float = 1.0
 
+    def what(self) -> str:
+        """For people: `10.1.2.6 · ct 200`, `this machine · pid 4711`."""
+        chosen = [
+            f"{name.removeprefix('run_')} {value}"
+            for name, value in zip(self.target._fields, self.target, strict=True)
+            if value is not None
+        ]
+        return " · ".join([self.place.label(), *chosen])
+
 
 def build_request(given: Namespace) -> Request:
     """The request a command line means.

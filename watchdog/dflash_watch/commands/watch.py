@@ -7,11 +7,13 @@ import threading
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 
+from dflash_watch.commands.attach import show
 from dflash_watch.commands.context import Context, stop_on_signals
 from dflash_watch.commands.glance import refuse_several
 from dflash_watch.commands.looking import Look, open_look
 from dflash_watch.commands.notices import speak
 from dflash_watch.commands.request import build_request
+from dflash_watch.commands.served import find_served
 from dflash_watch.commands.sinks import attach_sink, wants_dashboard
 from dflash_watch.commands.values import parse_command, parse_number
 from dflash_watch.errors import (
@@ -39,7 +41,8 @@ def run(given: Namespace, context: Context) -> int:
     """
     request, hook = build_request(given), build_hook(given, context.environment)
     if wants_dashboard(given, context):
-        return context.show(context.words)
+        served = find_served(request, context) if is_plain_look(given) else None
+        return context.show(context.words) if served is None else show(served, context)
     notices, stop = speak(), stop_on_signals()
     try:
         with open_look(request, given, hook) as look:
@@ -48,14 +51,29 @@ def run(given: Namespace, context: Context) -> int:
         notices.finish(0.2)
 
 
+def is_plain_look(given: Namespace) -> bool:
+    """Nothing was asked for that a server which is there already does not do."""
+    asked = (given.record, given.incidents, given.on_stall)
+    return not (any(asked) or given.dry_run or given.until_end or given.every_s != "1")
+
+
 def watch(look: Look, given: Namespace, stop: threading.Event, context: Context) -> int:
     """Run the loop with the sink that was asked for; the exit code."""
-    live = look.live
-    close_sink = attach_sink(live, given, stop, context, lossless=False)
+    close_sink = attach_sink(look.live, given, stop, context, lossless=False)
     try:
-        live.run(stop, ending(look.target, until_end=given.until_end))
+        return watch_on(look, stop, until_end=given.until_end)
     finally:
         close_sink(0.3)
+
+
+def watch_on(look: Look, stop: threading.Event, *, until_end: bool) -> int:
+    """Run the loop with the sinks that are attached; the exit code.
+
+    Raises:
+        LinkError: the way to the run cannot work, as far as one can know.
+    """
+    live = look.live
+    live.run(stop, ending(look.target, until_end=until_end))
     if not stop.is_set():
         look.actions.finish()
     if is_refused(live) and live.link is not None:
