@@ -70,4 +70,6 @@ def _ask(path: str) -> tuple[str, str] | None:
     except OSError:
         return None
     version, _, place = asked.stdout.strip().partition(" ")
-    return (version, place) if asked.returncode == 0 and place else None
+    if asked.returncode != 0 or not place:
+        return None
+    return version, place if os.access(place, os.X_OK) else path  # it may live in another root

@@ -7,6 +7,7 @@ import fcntl
 import itertools
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -186,13 +187,21 @@ def test_two_watchers_of_one_run_each_get_the_whole_log(agent: Start, trainer):
     assert [line.split()[0] for line in lines[1]] == [f"step={step}" for step in range(1, 41)]
 
 
-def test_the_agent_gives_way_and_is_killed_first(agent: Start, trainer):
-    run = agent({"pid": trainer.pid})
+def test_the_agent_and_its_children_give_way_have_bounds_and_are_killed_first(
+    agent: Start, trainer, fake_nvml
+):
+    run = agent({"pid": trainer.pid}, gpu_library=str(fake_nvml.library), max_life_s=600)
     pid = run.agent_pid()
-    run.frame()
-    run.frame()
-    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
-    assert int(Path(f"/proc/{pid}/oom_score_adj").read_text()) == 900
+    run.frame(lambda frame: frame.get("gpus"))
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    assert children
+    for each in (pid, *map(int, children)):
+        assert os.getpriority(os.PRIO_PROCESS, each) == os.getpriority(os.PRIO_PROCESS, 0) + 5
+        assert os.sched_getscheduler(each) == os.SCHED_BATCH
+        assert Path(f"/proc/{each}/oom_score_adj").read_text() == "1000\n"
+        assert resource.prlimit(each, resource.RLIMIT_DATA)[0] == 1 << 30
+        assert resource.prlimit(each, resource.RLIMIT_CPU)[0] == 180
+        assert resource.prlimit(each, resource.RLIMIT_CORE)[0] == 0
 
 
 def test_noise_of_shell_start_up_files_does_no_harm(agent: Start, trainer):

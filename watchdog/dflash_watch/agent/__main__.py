@@ -8,10 +8,11 @@ import os
 import signal
 from typing import Any, Dict
 
+from dflash_watch.agent import proc
 from dflash_watch.agent.hostlook import HostLook
 from dflash_watch.agent.look import Look
-from dflash_watch.agent.loop import Looks, Loop, say
-from dflash_watch.agent.manners import give_memory_back, raise_descriptor_limit
+from dflash_watch.agent.loop import Looks, Loop, life_s, say
+from dflash_watch.agent.manners import give_memory_back, limit_oneself
 from dflash_watch.agent.probes.gpus import GpuSource
 from dflash_watch.agent.probes.kernel import KERNEL_LOG, KernelReader
 
@@ -28,7 +29,7 @@ def main(config_bytes: bytes, code_sha256: str = "") -> int:
     """
     config: Dict[str, Any] = json.loads(config_bytes.decode("utf-8"))
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    raise_descriptor_limit()
+    limit_oneself(life_s(config))
     look = build_look(config)
     os.chdir("/")
     # Children are forked from here: what is frozen stays shared with them.
@@ -50,8 +51,10 @@ def build_look(config: Dict[str, Any]) -> Looks:
 
 def absolute(target: Dict[str, Any]) -> Dict[str, Any]:
     """Relative paths count from where the agent was started; it leaves that directory."""
+    # Not getcwd: that fails where the directory has been deleted, and nobody may need it.
+    here = proc.read_link("/proc/self/cwd") or "/"
     return {
-        key: os.path.abspath(value)
+        key: os.path.normpath(os.path.join(here, value))
         if key in ("run_dir", "log") and isinstance(value, str)
         else value
         for key, value in target.items()

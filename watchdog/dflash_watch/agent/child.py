@@ -8,6 +8,7 @@ one is made only when the old one has ended, after a pause that doubles.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -48,6 +49,8 @@ class Child:
         self._problem: Optional[str] = None
         self._silent_since_s: Optional[float] = None
         self._ending: List[int] = []
+        self.cannot_start = False
+        """No process can be had: a limit of processes is reached."""
 
     @property
     def pid(self) -> Optional[int]:
@@ -80,7 +83,10 @@ class Child:
             assert self._process is not None
             os.write(self._process.requests, struct.pack("<I", len(packed)) + packed)
         except OSError as error:
-            self._problem = f"{self._name}: cannot ask: {error}"
+            self.cannot_start = self._process is None
+            self._problem = f"{self._name}: cannot ask: {error.strerror}"
+            if self.cannot_start and error.errno == errno.EAGAIN:
+                self._problem = f"{self._name}: no process can be started (limit of processes)"
             return False
         self._asked_s, self._asked_ticks = now_s, self._ticks()
         return True
@@ -138,6 +144,7 @@ class Child:
 
     def _start(self) -> None:
         self._process = fork(self._serve)
+        self.cannot_start = False
         self._buffer, self._answered_once, self._killed = b"", False, False
 
     def _watch(self, now_s: float) -> None:

@@ -39,6 +39,7 @@ class CostMeter:
         if now_s - self._pss_read_s >= PSS_EVERY_S:
             self._pss_read_s = now_s
             self._pss_bytes = read_pss([os.getpid(), *pids])
+        READS.rest()
         own = os.times()
         spent_s = own.user + own.system + own.children_user + own.children_system
         # A child that was ended counts only once it has been taken note of: never let the sum fall.

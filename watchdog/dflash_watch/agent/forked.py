@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import struct
-from typing import Any, Callable, Dict, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 Serve = Callable[[Dict[str, Any]], Dict[str, Any]]
 PR_SET_PDEATHSIG = 1
@@ -31,15 +31,17 @@ def fork(serve: Serve) -> Process:
     Raises:
         OSError: no process or descriptor is to be had.
     """
-    child_in, requests = os.pipe()
-    answers, child_out = os.pipe()
+    opened: List[int] = []
     parent = os.getpid()
     try:
+        opened += os.pipe()
+        opened += os.pipe()
         pid = os.fork()
     except OSError:
-        for descriptor in (child_in, requests, answers, child_out):
+        for descriptor in opened:
             os.close(descriptor)
         raise
+    child_in, requests, answers, child_out = opened
     if pid == 0:
         _be_child(serve, child_in, child_out, parent)
     os.close(child_in)

@@ -162,7 +162,6 @@ class Look:
         held = READS.problem(pids)
         if held is not None:
             gaps.append(dict(held, source="process"))
-        READS.rest()
         return [sample for sample in samples if sample is not None]
 
     def _read_threads(

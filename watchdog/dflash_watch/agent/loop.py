@@ -35,6 +35,11 @@ def clamp_pace(every_s: Any) -> float:
         return 1.0
 
 
+def life_s(config: Dict[str, Any]) -> float:
+    """How long this agent may live."""
+    return min(float(config.get("max_life_s") or 86400.0), LONGEST_LIFE_S)
+
+
 def hello(root: str, code_sha256: str, tools: Dict[str, Optional[str]]) -> Dict[str, Any]:
     """`frame.Hello`: proves where the agent runs."""
     try:
@@ -85,8 +90,7 @@ class Loop:
         self._tools = Tools()
         self._stacks = StackJobs()
         self._every_s = clamp_pace(config.get("every_s", 1.0))
-        life_s = min(float(config.get("max_life_s") or 86400.0), LONGEST_LIFE_S)
-        self._ends_s = time.monotonic() + life_s
+        self._ends_s = time.monotonic() + life_s(config)
         self._left_out = 0
         self._patience_s = float(config.get("reader_patience_s") or PATIENCE_S)
         self._watcher_patience_s = float(config.get("watcher_patience_s") or LONGEST_LIFE_S)

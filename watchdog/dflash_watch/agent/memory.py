@@ -73,6 +73,7 @@ class Reads:
         self._stuck: List[int] = []
         self._held: Dict[int, Held] = {}
         self._used_s = 0.0
+        self._cannot_fork = False
 
     @property
     def pid(self) -> Optional[int]:
@@ -96,7 +97,8 @@ class Reads:
         if held is not None and _is_same(pid, held) and (self._stuck or now_s < held.again_s):
             return None  # whoever still stands in there proves that it is held
         if not self._is_ready():
-            return None
+            direct = self._cannot_fork and not waits_in_kernel(pid)
+            return proc.read_bytes(f"{root}/{pid}/{name}", limit) if direct else None
         answer = self._ask(f"/proc/{pid}/{name}", limit)
         if answer is None:
             self._leave_alone(pid, now_s, held)
@@ -150,8 +152,9 @@ class Reads:
     def _is_ready(self) -> bool:
         if self._helper is None and len(self._stuck) < MOST_STUCK:
             try:
-                self._helper = fork(_serve)
+                self._helper, self._cannot_fork = fork(_serve), False
             except OSError:
+                self._cannot_fork = True
                 return False
         return self._helper is not None
 
@@ -208,6 +211,16 @@ def _serve(request: Dict[str, Any]) -> Dict[str, Any]:
     """Runs in the helper only."""
     data = proc.read_bytes(request["path"], request["limit"])
     return {"data": None if data is None else data.decode("latin-1")}
+
+
+def waits_in_kernel(pid: int) -> bool:
+    """Is a thread of it in state D: then it may hold the map."""
+    try:
+        tids = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    stats = (proc.read_stat(f"/proc/{pid}/task", int(tid)) for tid in tids)
+    return any(stat is not None and stat.state == "D" for stat in stats)
 
 
 def _is_runnable(pid: int) -> bool:

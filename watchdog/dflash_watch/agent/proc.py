@@ -134,6 +134,11 @@ def list_pids(root: str) -> List[int]:
         return []
 
 
+def hides_others(root: str) -> bool:
+    """Is `/proc` mounted so that strangers' processes are not even listed."""
+    return not os.path.exists(root + "/1")
+
+
 def list_fds(root: str, pid: int) -> Optional[List[int]]:
     """Open descriptors, sorted; None when not allowed or gone."""
     try:

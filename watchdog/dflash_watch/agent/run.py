@@ -5,6 +5,7 @@ Pure state over find.py and table.py; the caller brings the clock.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, Optional
 
 from dflash_watch.agent import proc
@@ -126,7 +127,7 @@ class RunView:
             return
         self._looked_s = now_s
         if isinstance(answer, str):
-            self._problem = answer
+            self._problem = answer + (hidden_note() if proc.hides_others(self._root) else "")
             return
         if self._found is None or self._is_successor(answer):
             self._take(answer)
@@ -139,14 +140,20 @@ class RunView:
         and either can block for ever.
         """
         just_asked = self._search.ask({}, now_s)
+        if self._search.cannot_start and not self._touches_files(now_s):
+            return answer_of(self._find({}))
         got = self._search.collect(now_s, SEARCH_WAIT_S if just_asked else 0.0)
         silence = self._search.gap(now_s)
         if got is None:
             self._problem = silence["reason"] if silence else self._problem
             return None
-        if "problem" in got or "error" in got:
-            return str(got.get("problem") or got["error"])
-        return Found(**got["found"])
+        return answer_of(got)
+
+    def _touches_files(self, now_s: float) -> bool:
+        """Would the search touch a path that can hang."""
+        return any(
+            self._mounts.can_hang(self._target.get(key), now_s) for key in ("run_dir", "log")
+        )
 
     def _find(self, _request: Dict[str, Any]) -> Dict[str, Any]:
         """Runs in the child only."""
@@ -207,3 +214,18 @@ class RunView:
             "gone_s": None if self._gone_since_s is None else round(now_s - self._gone_since_s, 3),
         }
         return {key: value for key, value in sample.items() if value is not None}
+
+
+def answer_of(got: Dict[str, Any]) -> Answer:
+    """The search's answer as it came over the pipe."""
+    if "problem" in got or "error" in got:
+        return str(got.get("problem") or got["error"])
+    return Found(**got["found"])
+
+
+def hidden_note() -> str:
+    """For people: why a process that is there may not be seen."""
+    return (
+        "; /proc shows only processes of one's own here (hidepid):"
+        f" be the run's user (this is uid {os.getuid()}), or root"
+    )

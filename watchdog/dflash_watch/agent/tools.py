@@ -42,7 +42,10 @@ class Tools:
             return f"tool {name}: the bytes that came are not the ones sent (sha256 differs)"
         if not hasattr(os, "memfd_create"):
             return f"tool {name}: this Python cannot make a file in memory"
-        descriptor = os.memfd_create("dflash-" + name, os.MFD_CLOEXEC)
+        try:
+            descriptor = os.memfd_create("dflash-" + name, os.MFD_CLOEXEC)
+        except OSError as error:
+            return f"tool {name}: no file in memory can be made here ({error.strerror})"
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(data)
         os.fchmod(descriptor, 0o500)
