@@ -15,6 +15,7 @@ RUN := runs/demo-$(shell date +%H%M%S)
 help:
 	@sed -n '1,2s/^# //p' Makefile
 	@echo "make lint   ruff, mypy, import contracts      make bench   the figures of docs/benchmarks.md"
+	@echo "make fuzz   hours of strange input to every parser (MINUTES=10 each)"
 
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -67,6 +68,12 @@ test: lint unit e2e
 
 bench: install
 	@for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+# MINUTES of CPU time for each parser, or for one of them with PARSER=log; not part of the tests
+MINUTES ?= 10
+fuzz: install
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train,dev,fuzz]'
+	@nice -n 10 $(BIN)/python tests/fuzz/fuzz.py $(PARSER) --minutes $(MINUTES)
 
 # What the tests need from the system; Debian and Ubuntu, as root.
 system-packages:

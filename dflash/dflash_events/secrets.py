@@ -46,7 +46,10 @@ _NAME = re.compile(
     r"(?P<sep>\\?['\"]?\s{0,4}[:=]\s{0,4}|\s{1,4})"
 )
 _VALUE = re.compile(
-    r"\\?\"[^\"\n\\]{1,20000}\\?\"|\\?'[^'\n\\]{1,20000}\\?'|[^\s,;&'\"\\{}\[\]()<>]{1,20000}"
+    r"\\\"[^\"\n\\]{1,20000}(?:\\\"|(?=[\n\\]|\Z))|\\'[^'\n\\]{1,20000}(?:\\'|(?=[\n\\]|\Z))"
+    r"|\"(?:[^\"\n\\]|\\[^\n]){1,20000}(?:\"|(?=\\?\n|\\?\Z))"  # a quote may have no end
+    r"|'(?:[^'\n\\]|\\[^\n]){1,20000}(?:'|(?=\\?\n|\\?\Z))"
+    r"|[^\s,;&'\"\\{}\[\]()<>]{1,20000}"
 )
 _FIGURE = re.compile(r"\d{1,7}(?:\.\d{0,17})?(?:e[+-]?\d{1,3})?(?:%|[mu]?s|/\d{1,7})?")
 _ASSIGNED = re.compile(r"(-{0,2}[\w.-]{1,200})([=:])(.+)", re.DOTALL)
@@ -122,14 +125,23 @@ def mask_tree(value: object) -> object:
     """Lists and dictionaries, as JSON has them, with texts and values under secret names masked."""
     if isinstance(value, dict):
         return {
-            key: MASK
-            if isinstance(inner, str) and inner and is_secret_name(str(key))
+            _remembered(key) if isinstance(key, str) else key: _hidden(inner)
+            if is_secret_name(str(key))
             else mask_tree(inner)
             for key, inner in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [mask_tree(inner) for inner in value]
     return _remembered(value) if isinstance(value, str) else value
+
+
+def _hidden(value: object) -> object:
+    """What stands under a secret name, every text in it masked; its shape stays."""
+    if isinstance(value, dict):
+        return {key: _hidden(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_hidden(inner) for inner in value]
+    return MASK if isinstance(value, str) and value else value
 
 
 def _mask_word(word: str, *, is_script: bool) -> str:

@@ -27,10 +27,11 @@ from dflash_watch.frame import (
     StackSample,
     render_record,
 )
+from dflash_watch.guard import Guard
 from dflash_watch.journal import Note, note_nothing
-from dflash_watch.masking import mask_record
 from dflash_watch.model import Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
+from dflash_watch.private import make_folder, open_private
 from dflash_watch.readers.lines import escaped, printable_lines
 from dflash_watch.render.jsonl import snapshot_object
 from dflash_watch.render.report import render_report
@@ -98,7 +99,7 @@ class IncidentWriter:
             logger.warning("incident %s %s", incident.key, outcome)
             self._note("incident", outcome, incident=incident.key)
             return None
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._folder)
         path = self._put(snapshot, incident, records)
         while path is None:  # another watchdog took the name meanwhile
             path = self._put(snapshot, incident, records)
@@ -112,7 +113,7 @@ class IncidentWriter:
         Raises:
             OSError: it cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._folder)
         name = f"{datetime.fromtimestamp(sample.t, UTC):%Y%m%dT%H%M%SZ}-asked-stacks"
         path, number = self._folder / f"{name}.txt", 2
         while path.exists():
@@ -132,6 +133,7 @@ class IncidentWriter:
         path = self._free_path(incident)
         made = self._folder / f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.tmp"
         made.mkdir(mode=0o700)
+        made.chmod(0o700)
         try:
             self._fill(made, path, snapshot, incident, records)
             made.rename(path)
@@ -168,7 +170,8 @@ class IncidentWriter:
         incident: Incident,
         records: Sequence[Record],
     ) -> None:
-        cleaned = fit([mask_record(one) for one in records], FOLDER_BYTES)
+        guard = Guard()
+        cleaned = fit([guard.admit(one) for one in records], FOLDER_BYTES)
         frames, samples = frames_of(cleaned), stacks_of(incident, cleaned)
         snapshot = msgspec.structs.replace(snapshot, next=name_folder(snapshot.next, str(path)))
         told = {**snapshot_object(snapshot), "incident": str(path)}
@@ -244,7 +247,7 @@ def put_json(path: Path, content: bytes) -> None:
 
 def put(path: Path, content: bytes) -> None:
     """Write a file that only the owner can read."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 

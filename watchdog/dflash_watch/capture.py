@@ -24,6 +24,7 @@ from dflash_watch.frame import (
     render_record,
 )
 from dflash_watch.model import RunOptions
+from dflash_watch.private import open_private
 from dflash_watch.readers.lines import escaped
 
 SCHEMA = 1
@@ -243,7 +244,7 @@ def _lines(name: str, file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _open_private(path: Path) -> BinaryIO:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, any_kind=True)
     return cast("BinaryIO", os.fdopen(descriptor, "r+b", buffering=0))
 
 

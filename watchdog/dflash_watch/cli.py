@@ -53,9 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:  # noqa: BLE001 - the last edge: a defect of ours is "cannot tell"
-        import traceback  # noqa: PLC0415 - 5 ms that a start need not pay
-
-        traceback.print_exc()
+        tell_defect()
         complain(f"internal error, {type(error).__name__}: {error}; please report the lines above")
         return EXIT_UNKNOWN
 
@@ -72,8 +70,19 @@ def open_standard_streams() -> None:
 
 
 def complain(line: str) -> None:
-    """One line on standard error, under the program's name."""
-    sys.stderr.write(f"{arguments.PROGRAM}: {line}\n")
+    """One line on standard error, under the program's name; no code or secret of others in it."""
+    from dflash_watch.guard import line as harmless  # noqa: PLC0415 - `--version` needs none
+
+    sys.stderr.write(f"{arguments.PROGRAM}: {harmless(line)}\n")
+
+
+def tell_defect() -> None:
+    """The traceback on standard error, with what others wrote in it made harmless."""
+    import traceback  # noqa: PLC0415 - 5 ms that a start need not pay
+
+    from dflash_watch.guard import paragraphs  # noqa: PLC0415
+
+    sys.stderr.write(paragraphs(traceback.format_exc()))
 
 
 def run_command(words: Sequence[str]) -> int:

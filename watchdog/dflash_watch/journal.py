@@ -12,7 +12,6 @@ import fcntl
 import json
 import logging
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ from dflash_events.secrets import mask_tree
 
 from dflash_watch.clock import Clock
 from dflash_watch.outlet import Outlet
+from dflash_watch.private import make_folder, open_private
 from dflash_watch.readers.lines import escaped
 
 NAME = "journal.jsonl"
@@ -163,7 +163,7 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
             while line := file.readline(LONGEST_LINE):
                 try:
                     entry = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(entry, dict):
                     yield entry
@@ -175,13 +175,5 @@ def _line(entry: dict[str, Any]) -> str:
 
 def _open(path: Path) -> int:
     """The file for appending, for its owner only, never waiting for a pipe that nobody reads."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    seen = os.fstat(descriptor)
-    if not stat.S_ISREG(seen.st_mode):
-        os.close(descriptor)
-        raise OSError(22, "not a regular file")
-    if seen.st_mode & 0o077 and seen.st_uid == os.geteuid():
-        os.fchmod(descriptor, 0o600)
-    return descriptor
+    make_folder(path.parent)
+    return open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -16,7 +16,7 @@ import msgspec
 from dflash_watch.actions import Actions
 from dflash_watch.clock import Clock
 from dflash_watch.frame import Frame, HostFrame, LinkChange, Record, StackSample, Tick
-from dflash_watch.masking import mask_record
+from dflash_watch.guard import Guard
 from dflash_watch.model import ASKED, Snapshot, StackRequest, Verdict
 from dflash_watch.steps import name_folder
 
@@ -97,6 +97,7 @@ class Live:
         self._source, self._engine, self._clock = source, engine, clock
         self._actions, self._record, self._keeper = actions, record, keeper
         self._ticks = ticks
+        self._guard = Guard()
         self._sinks: list[Sink] = []
         self._received_t: float | None = None
         self._heard_s = clock.monotonic_s()
@@ -127,8 +128,8 @@ class Live:
             self._obey(stop)
 
     def advance(self, record: Record) -> Snapshot:
-        """Take one record all the way to the sinks; no secret in it goes any further."""
-        record = mask_record(record)
+        """Take one record all the way to the sinks; nothing harmful in it goes any further."""
+        record = self._guard.admit(record)
         if isinstance(record, Frame):
             self.frame = record
             self.frames += 1

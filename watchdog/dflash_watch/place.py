@@ -34,7 +34,10 @@ class Place(NamedTuple):
         short = {"pct": "ct"}.get(self.entry or "", self.entry)
         parts = [self.host or "this machine", f"{short} {self.entry_arg}" if self.entry else None]
         if self.exec_prefix:
-            parts.append("exec " + " ".join(self.exec_prefix))
+            # Imported here: only a prefix can hold a secret, and patterns take time to build.
+            from dflash_events.secrets import mask_arguments  # noqa: PLC0415
+
+            parts.append("exec " + " ".join(mask_arguments(self.exec_prefix)))
         return " · ".join(part for part in parts if part)
 
 

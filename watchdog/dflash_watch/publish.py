@@ -86,7 +86,7 @@ def read_commands(lines: IO[bytes]) -> Iterator[Mapping[str, Any]]:
             return
         try:
             command = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(command, dict):
             yield command

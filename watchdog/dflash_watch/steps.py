@@ -6,7 +6,10 @@ A step nobody can type helps nobody: `ls -lt <run_dir>` of a run without a run d
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+
+from dflash_watch.readers.lines import printable
 
 NAMES = (
     *("pid", "run_dir", "log", "host", "gpu", "rank", "step", "subject"),
@@ -19,6 +22,9 @@ AS_YOU_DID = "start it as you did"
 IN_THE_INCIDENT = "in the incident"
 """Words of a step that the folder's path takes the place of once it is known."""
 HERE = "this machine"
+TOLD_BY_THE_RUN = frozenset({"pid", "run_dir", "log", "gpu", "rank", "step", "subject"})
+_PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
+"""One word to any shell, and nothing else."""
 _BLANK = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
 _ITEM = re.compile(r"(\d+)\. ")
 
@@ -48,7 +54,15 @@ def fill(text: str, known: Mapping[str, object]) -> str | None:
         text = text.replace(RESUME, AS_YOU_DID)
     if any(known.get(name) is None for name in _BLANK.findall(text)):
         return None
-    return _BLANK.sub(lambda blank: str(known[blank.group(1)]), text)
+    return _BLANK.sub(lambda blank: _value(blank.group(1), known[blank.group(1)]), text)
+
+
+def _value(name: str, value: object) -> str:
+    """As it can be typed into a shell: a path of the run may hold anything, a command in it too."""
+    text = str(value)
+    if name not in TOLD_BY_THE_RUN or _PLAIN.fullmatch(text):
+        return text
+    return shlex.quote(printable(text.replace("\n", " ")).replace("`", "?"))
 
 
 def fill_next(steps: Sequence[str], **known: object) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def read_manifest(run_dir: str) -> Tuple[Optional[Dict[str, Any]], Optional[str]
         return None, "run.json cannot be read"
     try:
         manifest = json.loads(data.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return None, f"run.json is not JSON: {error}"
     if not isinstance(manifest, dict):
         return None, "run.json is not an object"

@@ -150,7 +150,7 @@ def parse(text: str) -> Dump:
     """Threads out of `py-spy dump --json`; a torn reading is an error to retry."""
     try:
         threads = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Dump(None, f"py-spy: its answer is no JSON: {error}")
     if not isinstance(threads, list) or not all(isinstance(each, dict) for each in threads):
         return Dump(None, "py-spy: its answer is no list of threads")
@@ -161,13 +161,14 @@ def parse(text: str) -> Dump:
 
 
 def _thread(record: Dict[str, Any]) -> Dict[str, Any]:
+    told = record.get("frames")
     frames = [
         [
             str(frame.get("name") or "?"),
             str(frame.get("filename") or "?"),
-            int(frame.get("line") or 0),
+            _number(frame.get("line")),
         ]
-        for frame in record.get("frames") or []
+        for frame in (told if isinstance(told, list) else ())
         if isinstance(frame, dict)
     ]
     name = record.get("thread_name")
@@ -178,6 +179,10 @@ def _thread(record: Dict[str, Any]) -> Dict[str, Any]:
         "active": record.get("active"),
         "owns_gil": record.get("owns_gil"),
     }
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, int) else 0
 
 
 def join(thread: Dict[str, Any], rows: List[List[Any]]) -> Dict[str, Any]:

@@ -12,8 +12,8 @@ from dflash_watch.commands.request import build_request
 from dflash_watch.commands.values import parse_number
 from dflash_watch.errors import EXIT_OK, EXIT_UNKNOWN, LinkError, WatchError
 from dflash_watch.frame import Frame, LinkChange, Record, StackSample, render_record
+from dflash_watch.guard import Guard
 from dflash_watch.journal import NAME, Journal, JournalFile
-from dflash_watch.masking import mask_record
 from dflash_watch.model import StackRequest
 from dflash_watch.place import TargetChoice
 from dflash_watch.readers.lines import escaped
@@ -31,6 +31,7 @@ class Dump:
         self._session, self._actions, self._clock = session, actions, clock
         self._end_s = clock.monotonic_s() + deadline_s
         self._deadline_s = deadline_s
+        self._guard = Guard()
 
     def first_frame(self, target: TargetChoice) -> Frame:
         """The first frame in which a run is found.
@@ -77,7 +78,7 @@ class Dump:
         while (left_s := self._end_s - self._clock.monotonic_s()) > 0:
             record = self._session.get(min(left_s, 0.2))
             if record is not None:
-                return record
+                return self._guard.admit(record)
         return None
 
 
@@ -104,7 +105,7 @@ def run(given: Namespace, _context: Context) -> int:
     finally:
         session.close()
         file.close(CLOSE_S)
-    show(mask_record(frame), [mask_record(one) for one in samples], as_json=given.json)
+    show(frame, samples, as_json=given.json)
     return EXIT_OK if any(sample.error is None for sample in samples) else EXIT_UNKNOWN
 
 

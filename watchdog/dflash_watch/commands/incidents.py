@@ -120,7 +120,7 @@ def read_verdict(path: Path) -> dict[str, Any]:
     """verdict.json, empty when it cannot be read."""
     try:
         told = json.loads((path / "verdict.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 
@@ -154,5 +154,5 @@ def as_line(path: Path, text: str) -> str:
     """
     try:
         return json.dumps(json.loads(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: damaged: {error}") from error

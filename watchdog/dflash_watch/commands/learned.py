@@ -22,6 +22,7 @@ from dflash_watch.clock import Clock
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.outlet import Outlet
 from dflash_watch.place import Place, TargetChoice
+from dflash_watch.private import make_folder, open_private
 from dflash_watch.profiles import Profile, profile_from_data
 
 SAVE_EVERY_S = 60.0
@@ -131,8 +132,10 @@ class LimitsKeeper:
             return
         new = path.with_suffix(f".{os.getpid()}.new")
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new.write_text(json.dumps(data), encoding="utf-8")
+            make_folder(path.parent)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with os.fdopen(open_private(new, flags), "w", encoding="utf-8") as file:
+                file.write(json.dumps(data))
             new.replace(path)
         except OSError as error:
             logger.warning("learned limits not kept: %s", error)

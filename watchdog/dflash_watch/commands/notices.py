@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
+from dflash_watch.guard import paragraphs
 from dflash_watch.outlet import Outlet
 
 STDERR = 2
@@ -28,7 +29,7 @@ class OutletHandler(logging.Handler):
 
 
 def _write(line: str) -> None:
-    os.write(STDERR, f"{line}\n".encode("utf-8", "backslashreplace"))
+    os.write(STDERR, f"{paragraphs(line)}\n".encode("utf-8", "backslashreplace"))
 
 
 def speak() -> OutletHandler:

@@ -10,7 +10,7 @@ import msgspec
 from dflash_watch.frame import StackSample
 from dflash_watch.model import EvidenceKind, Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
-from dflash_watch.readers.lines import printable
+from dflash_watch.render.markdown import fenced, inert
 from dflash_watch.render.stacktext import render_diff
 from dflash_watch.render.tables import moment
 from dflash_watch.steps import fill_section, place_values
@@ -64,11 +64,11 @@ def render_reading(snapshot: Snapshot, playbook: Playbook | None, options: RunOp
         options: where and what was looked at.
     """
     name = "" if snapshot.failure == "unknown" else f" ({snapshot.failure})"
-    subject = "" if snapshot.subject == "run" else f"- subject: {printable(snapshot.subject)}\n"
+    subject = "" if snapshot.subject == "run" else f"- subject: {inert(snapshot.subject)}\n"
     rows = [
         f"# {snapshot.verdict.value}{name}",
         "",
-        printable(snapshot.summary),
+        inert(snapshot.summary),
         "",
         f"{subject}- confidence: {snapshot.confidence.value}",
     ]
@@ -100,18 +100,18 @@ def known_values(snapshot: Snapshot, options: RunOptions) -> dict[str, object]:
 def _head(snapshot: Snapshot, incident: Incident, options: RunOptions) -> list[str]:
     limit = snapshot.limit
     rows = [
-        printable(snapshot.summary),
+        inert(snapshot.summary),
         "",
-        f"- run: {snapshot.run} ({options.where})",
+        f"- run: {inert(snapshot.run)} ({inert(options.where)})",
         f"- verdict: {incident.verdict.value}, confidence {snapshot.confidence.value}",
-        f"- subject: {incident.subject}",
+        f"- subject: {inert(incident.subject)}",
         (
             f"- since: {moment(incident.opened_t)}, noticed and written {moment(snapshot.t)}"
             f" ({duration(max(snapshot.t - incident.opened_t, 0.0))} later)"
         ),
     ]
     if limit is not None:
-        rows.append(f"- limit for silence: {duration(limit.seconds)} ({limit.why})")
+        rows.append(f"- limit for silence: {duration(limit.seconds)} ({inert(limit.why)})")
     if snapshot.board.step is not None:
         rows.append(f"- last step: {snapshot.board.step}")
     if snapshot.explains:
@@ -128,7 +128,7 @@ def _evidence(snapshot: Snapshot) -> list[str]:
     ):
         told = [one for one in snapshot.evidence if one.kind is kind]
         out += [f"## {title}", ""]
-        out += [f"- {printable(one.text)} ({one.source.value})" for one in told] or ["- nothing"]
+        out += [f"- {inert(one.text)} ({one.source.value})" for one in told] or ["- nothing"]
         out.append("")
     others = [one for one in snapshot.candidates if one.failure != snapshot.failure]
     if others:
@@ -136,7 +136,7 @@ def _evidence(snapshot: Snapshot) -> list[str]:
         out += [f"Also possible: {named}", ""]
     bad = [f"{name}: {state}" for name, state in snapshot.views.items() if state != "ok"]
     if bad:
-        out += [f"Views that were not whole: {printable('; '.join(bad))}", ""]
+        out += [f"Views that were not whole: {inert('; '.join(bad))}", ""]
     return out
 
 
@@ -145,16 +145,16 @@ def _stacks(
 ) -> list[str]:
     out: list[str] = []
     for worker, text in tracebacks:
-        out += [f"## Traceback of {printable(worker)}", "", "```"]
-        out += [*(printable(line) for line in text.splitlines()), "```", ""]
+        out += [f"## Traceback of {inert(worker)}", ""]
+        out += [*fenced(text.splitlines()), ""]
     out += ["## Stacks", ""]
     readable = [sample for sample in samples if sample.threads]
     if not readable:
         errors = [sample.error for sample in samples if sample.error]
         why = incident.stacks_missing or (errors[0] if errors else "no sample came in time")
-        return [*out, f"There are none: {printable(why)}", ""]
+        return [*out, f"There are none: {inert(why)}", ""]
     if len(readable) > 1:
-        return [*out, "```", render_diff(readable), "```", ""]
+        return [*out, *fenced(render_diff(readable).splitlines()), ""]
     return [
         *out,
         "One sample only, see stacks-1.txt: it shows where threads were, not whether they moved.",
@@ -164,7 +164,7 @@ def _stacks(
 
 def _to_do(snapshot: Snapshot, playbook: Playbook | None, known: dict[str, object]) -> list[str]:
     out = ["## What to do", ""]
-    steps = [f"{n}. {printable(step)}" for n, step in enumerate(snapshot.next, 1)]
+    steps = [f"{n}. {inert(step)}" for n, step in enumerate(snapshot.next, 1)]
     out += [*(steps or [NO_STEP[snapshot.failure == "healthy"]]), ""]
     if playbook is None:
         return out

@@ -45,8 +45,15 @@ def gpus_csv(frames: Iterable[Frame]) -> str:
         for gpu in frame.gpus or ():
             errors = "; ".join(f"{name}: {said}" for name, said in gpu.errors.items())
             cells = [getattr(gpu, name) for name in GPU_COLUMNS[1:-1]]
-            writer.writerow([f"{frame.t:.3f}", *("" if c is None else c for c in cells), errors])
+            writer.writerow([f"{frame.t:.3f}", *map(_cell, cells), _cell(errors)])
     return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
+        return f"'{value}"
+    return "" if value is None else value
 
 
 def processes_text(frames: Sequence[Frame], ticks_per_s: int = 100) -> str:

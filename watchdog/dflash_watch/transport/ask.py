@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from dflash_watch.readers.lines import printable
+
 Ask = Callable[[str], str | None]
 """Asks for a secret; None if there is nobody to ask."""
 
@@ -23,7 +25,8 @@ def ask_on_terminal(question: str) -> str | None:
         is_foreground = os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError, AttributeError):  # no terminal of ours
         return None
-    return getpass.getpass(question) if is_foreground else None
+    # What a server asks is shown to a person: no code of it may pass.
+    return getpass.getpass(printable(question)) if is_foreground else None
 
 
 def remembering(ask: Ask) -> Ask:

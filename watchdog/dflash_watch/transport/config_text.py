@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import shlex
 from pathlib import Path
 
 _MAX_DEPTH = 16
+_FOLDER = "~/.ssh"
 _KNOWN_CRITERIA = frozenset(
     {"all", "canonical", "final", "host", "originalhost", "user", "localuser", "exec"}
 )
@@ -35,19 +38,27 @@ def expanded_config(path: Path, depth: int = 0) -> str:
     return "".join(f"{line}\n" for line in [*lines, "Host *"])
 
 
+def _words(text: str) -> list[str]:
+    """As ssh splits them; a quote without an end reaches to the end of the line."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.replace('"', " ").replace("'", " ").split()
+
+
 def _included(value: str) -> list[Path]:
     found: list[Path] = []
-    for word in shlex.split(value):
-        pattern = Path(word).expanduser()
-        if not pattern.is_absolute():
-            pattern = Path.home() / ".ssh" / pattern
-        found += sorted(Path(pattern.anchor).glob(str(pattern)[1:]))
+    for word in _words(value):
+        if "\0" not in word:
+            # Not pathlib: it refuses patterns and homes that ssh takes for names of no file.
+            pattern = os.path.join(os.path.expanduser(_FOLDER), os.path.expanduser(word))  # noqa: PTH111, PTH118
+            found += sorted(map(Path, glob.glob(pattern)))  # noqa: PTH207
     return found
 
 
 def _misread(criteria: str) -> bool:
     """A criterion that paramiko does not know counts as true with it."""
-    words = shlex.split(criteria)
+    words = _words(criteria)
     names = []
     while words:
         name = words.pop(0).lstrip("!").lower()

@@ -146,7 +146,8 @@ class Tracks:
         if frame.processes is not None:
             self._take_processes(frame, frame.processes)
         for pid_text, samples in (frame.threads or {}).items():
-            self._take_threads(frame, int(pid_text), samples)
+            if pid_text.isascii() and pid_text.isdigit():
+                self._take_threads(frame, int(pid_text[:18]), samples)
 
     def _take_processes(self, frame: Frame, samples: tuple[ProcessSample, ...]) -> None:
         seen = set()
