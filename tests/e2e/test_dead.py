@@ -60,7 +60,7 @@ def test_a_run_killed_for_memory_by_its_cgroup_is_a_crash_and_that_is_said(
     watched: Watched,
 ) -> None:
     run = watched.tiny()
-    watch = watched.watch(run)
+    watch = watched.watch(run, "--no-host-agent")  # what the container itself can tell
     watch.until_running()
     watched.container.limit_memory(watched.container.memory() + (8 << 20))
     hog = "import time; x = bytearray(64 << 20); time.sleep(1)"

@@ -15,6 +15,7 @@ from dflash_watch.agent.child import Child
 from dflash_watch.agent.container import locate
 from dflash_watch.agent.cost import CostMeter
 from dflash_watch.agent.kernelwho import KernelWho
+from dflash_watch.agent.memory import READS
 from dflash_watch.agent.probes.gpus import GpuSource
 from dflash_watch.agent.probes.kernel import KernelReader
 
@@ -84,7 +85,8 @@ class HostLook:
 
     def children(self) -> List[int]:
         """Processes that are asked for what can block."""
-        return [child.pid for child in self._living() if child.pid is not None]
+        gpus = self._gpus.child.pid if self._gpus is not None else None
+        return [pid for pid in (self._lock.pid, READS.pid, gpus) if pid is not None]
 
     def tool_directories(self, _pid: int) -> List[str]:
         """None: stacks are taken inside."""
@@ -94,11 +96,9 @@ class HostLook:
         """End the children; let go of descriptors."""
         self._kernel.close()
         self._lock.close()
+        READS.close()
         if self._gpus is not None:
             self._gpus.close()
-
-    def _living(self) -> List[Child]:
-        return [self._lock] + ([self._gpus.child] if self._gpus is not None else [])
 
     def _want_gpus(self, request: Dict[str, Any]) -> Optional[str]:
         self._wants_gpus = bool(request.get("on"))
