@@ -32,6 +32,7 @@ PARSERS = {
     "incidents": arguments.incidents_parser,
     "explain": arguments.explain_parser,
     "diagnose": arguments.diagnose_parser,
+    "fleet": arguments.fleet_parser,
     "drill": arguments.drill_parser,
 }
 INTERRUPTED = 130

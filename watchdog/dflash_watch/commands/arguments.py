@@ -22,6 +22,7 @@ COMMANDS = {
     "replay": "the same engine over a recording or an incident's window",
     "incidents": "list what was kept, or read one",
     "explain": "a playbook, a verdict or a symptom, or the list",
+    "fleet": "many runs in one process, told in lines, the worst first",
     "drill": "break a small run on purpose and see that it is caught",
 }
 PROGRAM = "dflash-watch"
@@ -246,6 +247,18 @@ def diagnose_parser() -> Parser:
     parser.add_argument("--ps", metavar="F", help="ps or top -b")
     parser.add_argument("--context", metavar="F", help="YAML: what was observed, roles")
     parser.add_argument("--json", action="store_true", help="one object instead of text")
+    return parser
+
+
+def fleet_parser() -> Parser:
+    """Of `dflash-watch fleet`."""
+    parser = _parser("fleet", COMMANDS["fleet"])
+    parser.add_argument("file", metavar="FILE", help="TOML: a table [[run]] each, options as keys")
+    parser.add_argument("--json", action="store_true", help="one object a run and change")
+    parser.add_argument("--table-every-s", metavar="S", default="300", help="all rows again (300)")
+    parser.add_argument("--once", action="store_true", help="one look at each, then the exit code")
+    parser.add_argument("--window-s", metavar="S", default="2", help="of --once: two looks (2)")
+    parser.add_argument("--until-end", action="store_true", help="end when all runs have ended")
     return parser
 
 

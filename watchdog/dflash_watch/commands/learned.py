@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import stat
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ MOST_PROFILES = 100
 """Commands remembered; those not seen for longest are forgotten."""
 MOST_BYTES = 1 << 20
 SCHEMA = 1
+_PROFILES = threading.Lock()
+"""Runs of one process share the file of profiles."""
 logger = logging.getLogger(__name__)
 
 
@@ -122,15 +125,16 @@ class LimitsKeeper:
         self._put(self._path, data)
         if profile is not None and self._profiles is not None:
             key, one = profile
-            known = {**read_profiles(self._profiles), key: one}
-            newest = sorted(known.items(), key=lambda kept: kept[1].used_t)[-MOST_PROFILES:]
-            told = {name: msgspec.to_builtins(kept) for name, kept in newest}
-            self._put(self._profiles, {"schema": SCHEMA, "profiles": told})
+            with _PROFILES:
+                known = {**read_profiles(self._profiles), key: one}
+                newest = sorted(known.items(), key=lambda kept: kept[1].used_t)[-MOST_PROFILES:]
+                told = {name: msgspec.to_builtins(kept) for name, kept in newest}
+                self._put(self._profiles, {"schema": SCHEMA, "profiles": told})
 
     def _put(self, path: Path, data: dict[str, Any]) -> None:
         if _is_newer(_stored(path)):
             return
-        new = path.with_suffix(f".{os.getpid()}.new")
+        new = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.new")
         try:
             make_folder(path.parent)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

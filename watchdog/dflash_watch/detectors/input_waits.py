@@ -17,7 +17,7 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import T0, example, frames
 from dflash_watch.frame import StackSample
 from dflash_watch.model import Severity, Source
-from dflash_watch.readers.places import place_of
+from dflash_watch.readers.places import is_data_file, place_of
 from dflash_watch.readers.waits import is_helper, wait_reason
 from dflash_watch.units import percent
 
@@ -56,8 +56,10 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         if one.threads and view.now_t - one.t <= params.fresh_s
         and one.t >= view.progress.first_step_t
     ]  # fmt: skip
+    if len(seen) < params.samples:
+        return
     waiting = [one for one in seen if _waits_for_data(one)]
-    if len(seen) >= params.samples and 3 * len(waiting) >= 2 * len(seen):
+    if 3 * len(waiting) >= 2 * len(seen):
         text = f"{len(waiting)} of {len(seen)} stack samples find it waiting for the data loader"
         yield symptom("run", Severity.INFO, waiting[0].t, text, Source.STACKS)
 
@@ -66,7 +68,9 @@ def _waits_for_data(sample: StackSample) -> bool:
     return any(
         place_of(one.frames, wait_reason(one)) == "data"
         for one in sample.threads
-        if not is_helper(one) and not any(f.name.endswith("_worker_loop") for f in one.frames)
+        if any(is_data_file(frame.file) for frame in one.frames)  # cheap, and mostly false
+        and not is_helper(one)
+        and not any(frame.name.endswith("_worker_loop") for frame in one.frames)
     )
 
 

@@ -7,6 +7,7 @@ knows nothing of time: whether a thread stays there is decided by whoever compar
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from dflash_watch.frame import StackFrame
 
@@ -39,6 +40,12 @@ SHARED_LOCKS = re.compile(
 """Locks that another process can open: waiting there is what idle workers do."""
 
 
+@lru_cache(maxsize=4096)
+def is_data_file(file: str) -> bool:
+    """Does the file belong to a data loader? Asked of the same few files in each look."""
+    return DATA.search(file.replace("\\", "/")) is not None
+
+
 def place_of(frames: tuple[StackFrame, ...], wait: str) -> str | None:
     """What a thread that waits is there for.
 
@@ -56,7 +63,7 @@ def place_of(frames: tuple[StackFrame, ...], wait: str) -> str | None:
         return None
     for number, frame in enumerate(frames):
         file = frame.file.replace("\\", "/")
-        if DATA.search(file):
+        if is_data_file(file):
             return "data"
         if number < NEAR and LOGGERS.search(file):
             return "logger"
