@@ -35,7 +35,7 @@ PrintMotd no
 LogLevel VERBOSE
 MaxStartups 100
 MaxSessions {max_sessions}
-SetEnv PATH={work}/bin:{path} BASH_ENV={work}/startup.sh
+SetEnv PATH={work}/bin:{path} HOME={work}/home
 """
 
 _CLIENT = """Include {work}/included_config
@@ -83,6 +83,7 @@ class Sshd:
         self.work, self.port = work, _free_port()
         self.bin = work / "bin"
         self.bin.mkdir()
+        (work / "home").mkdir()
         self.ssh_config = str(work / "ssh_config")
         self._server: subprocess.Popen[bytes] | None = None
         for name in ("id_client", "id_stranger", "host_key", "host_key_other"):
@@ -174,8 +175,8 @@ class Sshd:
 
     def noisy(self, script: str) -> None:
         """Shell commands that every later session runs before its command (empty: none)."""
-        # The login shell alone reads it, not every script that it starts.
-        (self.work / "startup.sh").write_text("unset BASH_ENV\n" + script)
+        # Bash reads it when sshd starts it, and BASH_ENV then not; what it starts does not.
+        (self.work / "home" / ".bashrc").write_text(script)
 
     def swap_host_key(self) -> None:
         """The server comes back with another host key; the client still knows the first."""

@@ -117,6 +117,21 @@ def test_an_agent_that_sends_on_and_never_answers_is_half_open() -> None:
     assert second == PING_EVERY_S + DEAF_S
 
 
+def test_a_tool_that_does_not_go_through_while_records_arrive_is_half_open() -> None:
+    stream = Script()
+    link, packer = _started(stream)
+    stream.room = 0
+    link.send_tool("py-spy", b"x" * 300)
+
+    def send_on() -> None:
+        for second in range(60):
+            stream.coming.append(_message(packer, second + 2))
+            _walk(link, float(second), second + 0.9)
+
+    with pytest.raises(TransportError, match="though it goes on sending"):
+        send_on()
+
+
 def test_an_answer_closes_the_question_and_the_next_one_is_asked_two_seconds_later() -> None:
     stream = Script()
     link, packer = _started(stream)

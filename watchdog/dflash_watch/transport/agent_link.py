@@ -67,6 +67,8 @@ class AgentLink:
         self._ask_whether_alive(now_s)
         if self._outbox:
             self._send_some(now_s)
+        else:
+            self._moved_s = now_s
         data = self._stream.receive(0.0 if self._outbox else wait_s)
         if data == b"":
             raise self._ended()
@@ -128,18 +130,18 @@ class AgentLink:
 
     def _check_silence(self, now_s: float) -> None:
         if not self._has_spoken:
-            since_s, limit_s = self._opened_s, START_S
+            asked_s, since_s, limit_s = now_s, self._opened_s, START_S
         elif self._outbox:
-            since_s, limit_s = max(self._moved_s, self._heard_s), SILENCE_S
+            asked_s, since_s, limit_s = self._moved_s, self._moved_s, SILENCE_S
         elif self._question_open:
-            since_s, limit_s = max(self._asked_s, self._heard_s), SILENCE_S
-            if now_s - self._asked_s > DEAF_S:
-                text = f"no answer from the agent for {now_s - self._asked_s:.0f} s"
-                text = f"{self._where}: {text}, though it goes on sending: half-open or too slow"
-                raise TransportError(Reason.LOST, text)
+            asked_s, since_s, limit_s = self._asked_s, self._asked_s, SILENCE_S
         else:
             return
-        if now_s - since_s > limit_s:
+        if now_s - asked_s > DEAF_S:
+            text = f"{self._where}: no answer from the agent for {now_s - asked_s:.0f} s"
+            text += ", though it goes on sending: half-open or too slow"
+            raise TransportError(Reason.LOST, text)
+        if now_s - max(since_s, self._heard_s if self._has_spoken else 0.0) > limit_s:
             raise self._silent(now_s - self._heard_s)
 
     def _silent(self, silent_s: float) -> TransportError:
