@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 from dflash_watch.engine import Engine
 from dflash_watch.frame import ContainerSample, Gap, GpuProcess, GpuSample, HostFrame, KernelLine
+from dflash_watch.guard import Guard
 from dflash_watch.model import RunOptions
+from dflash_watch.render.jsonl import render_json
+from dflash_watch.window.hostside import STALE_S
+from fuzz.evil_frames import Chooser, described, value_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scenarios.test_gpu_faults import OWN, cards
 from scenarios.timeline import PID, Timeline, playbooks
 
@@ -189,3 +195,37 @@ def test_a_recording_with_the_hosts_words_gives_the_same_when_it_is_played_again
     again = [engine.advance(record) for record in run.records]
     told = [(one.verdict, one.failure, one.summary) for one in run.snapshots]
     assert [(one.verdict, one.failure, one.summary) for one in again] == told
+
+
+def test_a_cpu_limit_that_holds_the_container_back_is_evidence_of_a_slow_run():
+    run = Timeline.training(5, options=RunOptions(expect_tokens_per_s=14_000.0))
+    host = Host(run)
+    for second in range(80):
+        host.says(throttled_s=0.9 * second, memory_stall_ratio=0.0)
+        run.go(1)
+    assert settled(run) == ("slow", "throughput-below-baseline")
+    told = [one.text for one in run.last.evidence]
+    assert "the CPU limit holds the container back for 0.9 s in each second" in told
+
+
+def test_a_container_that_waits_for_memory_is_evidence_of_a_slow_run():
+    run = Timeline.training(5, options=RunOptions(expect_tokens_per_s=14_000.0))
+    host = Host(run)
+    for _ in range(80):
+        host.says(memory_stall_ratio=0.35)
+        run.go(1)
+    told = [one.text for one in run.last.evidence]
+    assert "processes of the container wait for memory for 35 % of the time" in told
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=6))
+def test_whatever_a_host_says_the_run_is_judged_by_its_own_frames(choices: list[bytes]):
+    run = Timeline.training(3)
+    for data in choices:
+        made = value_of(described(HostFrame), Chooser(data), 0)
+        run.feed(Guard().admit(msgspec.convert(made, HostFrame)))
+        run.go(1)
+        render_json(run.last)
+    run.go(STALE_S + 1)
+    assert settled(run)[0] == "running"

@@ -22,7 +22,9 @@ from dflash_events.secrets import mask_text, mask_tree
 
 from dflash_watch.capture import INCIDENT_WINDOW, CaptureWriter
 from dflash_watch.frame import (
+    Frame,
     Hello,
+    HostFrame,
     Record,
     StackSample,
     render_record,
@@ -39,6 +41,7 @@ from dflash_watch.render.stacktext import render_diff, render_sample
 from dflash_watch.render.tables import (
     frames_of,
     gpus_csv,
+    host_frames_of,
     host_text,
     log_tail,
     processes_text,
@@ -185,9 +188,11 @@ class IncidentWriter:
         if told_stacks and not samples:
             put_text(made / "stacks-1.txt", render_tracebacks(told_stacks))
         put_text(made / "log-tail.txt", log_tail(frames))
-        put_text(made / "gpus.csv", gpus_csv(frames))
+        host_frames = host_frames_of(cleaned)
+        looks: list[Frame | HostFrame] = [*frames, *host_frames]
+        put_text(made / "gpus.csv", gpus_csv(sorted(looks, key=lambda one: one.t)))
         put_text(made / "processes.txt", processes_text(frames, ticks_per_s))
-        put_text(made / "host.txt", host_text(frames))
+        put_text(made / "host.txt", host_text(frames, host_frames))
         window = CaptureWriter(made / INCIDENT_WINDOW, self._options, _first_t(cleaned, snapshot))
         for record in cleaned:
             window.write(record)

@@ -10,6 +10,7 @@ import pytest
 from dflash_watch.frame import (
     Frame,
     Hello,
+    HostFrame,
     LinkChange,
     LogSample,
     Record,
@@ -28,7 +29,7 @@ TOKEN = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
 HOSTILE = (
     f"a\x1b[31mb\x1b]52;c;aGk=\x07\x9b5A\u202eevil\u200b\rover\x00 --api-key {SECRET} {TOKEN}\nnext"
 )
-RECORDS = (Frame, Hello, StackSample, LinkChange)
+RECORDS = (Frame, Hello, HostFrame, StackSample, LinkChange)
 
 
 def filled(kind: inspect.Type, text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from dflash_watch.detectors import catalogue
-from dflash_watch.frame import ThreadStack
+from dflash_watch.frame import ContainerSample, Gap, HostFrame, KernelLine, ThreadStack
 from dflash_watch.model import RunOptions, Verdict
 from dflash_watch.playbooks import load_playbooks
 from dflash_watch.render.explain import (
@@ -171,6 +171,29 @@ def test_the_host_table_has_kernel_lines_and_gaps() -> None:
     assert "gpu: no answer for 14 s" in text
     assert "run-dir /runs: 1.0 GiB free of 4.0 GiB" in text
     assert "no host figures were seen" in host_text([])
+
+
+def test_the_host_of_the_container_stands_beside_it():
+    container = ContainerSample(
+        name="container 200", cgroup="/lxc/200/ns", frozen=True, lock="backup", oom_kills=3,
+        memory_bytes=5 << 30, memory_limit_bytes=8 << 30, memory_stall_ratio=0.5,
+    )  # fmt: skip
+    lines = (
+        KernelLine(text="[7.1] Killed process 71234 (python)", about="container", pid=17),
+        KernelLine(text="[7.2] NVRM: Xid (PCI:0000:01:00): 79", about="machine"),
+        KernelLine(text="[7.3] Killed process 9 (x)", about="other"),
+    )
+    gaps = (Gap(source="container-host", reason="refused"),)
+    look = HostFrame(seq=0, t=7.0, boot_s=7.0, container=container, kernel=lines, gaps=gaps)
+    text = host_text([frame(1)], [look])
+    assert "container 200 as its host" in text
+    assert "group /lxc/200/ns, frozen, locked: backup" in text
+    assert "memory 5.0 GiB of 8.0 GiB" in text
+    assert "memory 50 %" in text
+    assert "(process 17 inside) [7.1] Killed process 71234 (python)" in text
+    assert "\n[7.2] NVRM: Xid" in text
+    assert "(other) [7.3]" in text
+    assert "container-host: refused" in text
 
 
 def test_the_end_of_the_log_is_clean_text_by_file() -> None:

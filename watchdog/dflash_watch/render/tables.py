@@ -7,7 +7,15 @@ import io
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from dflash_watch.frame import Frame, HostSample, ProcessSample, Record, ThreadSample
+from dflash_watch.frame import (
+    Frame,
+    HostFrame,
+    HostSample,
+    KernelLine,
+    ProcessSample,
+    Record,
+    ThreadSample,
+)
 from dflash_watch.readers.lines import LineSplitter
 from dflash_watch.units import count, data_size, duration, percent
 
@@ -36,7 +44,7 @@ def moment(t: float) -> str:
     return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
-def gpus_csv(frames: Iterable[Frame]) -> str:
+def gpus_csv(frames: Iterable[Frame | HostFrame]) -> str:
     """One row a GPU and frame; an empty field is a value that was not given."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -76,14 +84,22 @@ def processes_text(frames: Sequence[Frame], ticks_per_s: int = 100) -> str:
     return "\n".join(lines) + "\n"
 
 
-def host_text(frames: Sequence[Frame]) -> str:
-    """Host figures, kernel lines and gaps, newest first where they have a time."""
+def host_text(frames: Sequence[Frame], host_frames: Sequence[HostFrame] = ()) -> str:
+    """Host figures, kernel lines and gaps, newest first where they have a time.
+
+    Args:
+        frames: of the run's agent.
+        host_frames: of the second agent, on the host of a container.
+    """
     lines: list[str] = []
     host = next((frame.host for frame in reversed(frames) if frame.host is not None), None)
     lines += _host(host) if host is not None else ["no host figures were seen"]
     kernel = [line for frame in frames for line in frame.kernel or ()]
+    lines += _container(host_frames)
+    kernel += [f"{_about(line)}{line.text}" for one in host_frames for line in one.kernel or ()]
     lines += ["", "kernel lines:", *(kernel or ["  none seen"])]
-    gaps = {gap.source: (frame.t, gap) for frame in frames for gap in frame.gaps}
+    looks: list[Frame | HostFrame] = [*frames, *host_frames]
+    gaps = {gap.source: (one.t, gap) for one in looks for gap in one.gaps}
     lines += ["", "sources that gave no answer:"]
     lines += [
         f"  {source}: {gap.reason} (at {moment(t)})" for source, (t, gap) in gaps.items()
@@ -121,6 +137,11 @@ def tracebacks_of(frames: Iterable[Frame]) -> list[tuple[str, str]]:
                 short = f"{event.get('exception')}: {event.get('message')}"
                 told.append((str(event.get("worker")), str(event.get("traceback") or short)))
     return told
+
+
+def host_frames_of(records: Iterable[Record]) -> list[HostFrame]:
+    """The looks of the second agent among the records."""
+    return [record for record in records if isinstance(record, HostFrame)]
 
 
 def frames_of(records: Iterable[Record]) -> list[Frame]:
@@ -165,6 +186,38 @@ def _share(before: int | None, now: int | None, ticks: float) -> str:
     if before is None or now is None or ticks <= 0:
         return "-"
     return percent(max(now - before, 0) / ticks)
+
+
+def _about(line: KernelLine) -> str:
+    """Whom the host's kernel means."""
+    if line.pid is not None:
+        return f"(process {line.pid} inside) "
+    return "" if line.about == "machine" else f"({line.about}) "
+
+
+def _container(host_frames: Sequence[HostFrame]) -> list[str]:
+    """The container as its host saw it last."""
+    newest = next((one for one in reversed(host_frames) if one.container is not None), None)
+    if newest is None or newest.container is None:
+        return []
+    one = newest.container
+    frozen = {True: "frozen", False: "not frozen", None: "freezer not known"}[one.frozen]
+    pressure = ", ".join(
+        f"{what} {percent(ratio)}"
+        for what, ratio in (
+            ("CPU", one.cpu_stall_ratio), ("memory", one.memory_stall_ratio),
+            ("I/O", one.io_stall_ratio),
+        )
+    )  # fmt: skip
+    lock = f", locked: {one.lock}" if one.lock else ""
+    return [
+        "",
+        f"{one.name} as its host {newest.hostname or 'not known'} saw it at {moment(newest.t)}:",
+        f"  group {one.cgroup or 'not known'}, {frozen}{lock}",
+        f"  memory {data_size(one.memory_bytes)} of {data_size(one.memory_limit_bytes)}",
+        f"  oom kills {count(one.oom_kills)}, tasks {count(one.tasks)} of {count(one.tasks_limit)}",
+        f"  held back by its CPU limit {duration(one.throttled_s)} in all; waiting: {pressure}",
+    ]
 
 
 def _host(host: HostSample) -> list[str]:

@@ -26,6 +26,7 @@ from dflash_watch.frame import (
 from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
 from dflash_watch.readers.signatures import Matcher
 from dflash_watch.window.gpus import Gpus
+from dflash_watch.window.held import HeldBack
 from dflash_watch.window.hostside import HostSide
 from dflash_watch.window.intake import clean_manifest
 from dflash_watch.window.kills import Kills
@@ -41,6 +42,8 @@ from dflash_watch.window.told import Event, Told
 from dflash_watch.window.tracks import ProcessTrack, Tracks
 
 CORES_OVER_S = 3.0
+AHEAD_S = 60.0
+"""By so much at most a look of the host moves the clock beyond the newest frame."""
 USERS_WITHIN_S = 15.0
 """The driver tells within so long which processes use which card."""
 _OF_GPUS = re.compile(r"NVRM|\bS?Xid\b|nvidia|nvswitch|off the bus", re.IGNORECASE)
@@ -91,7 +94,7 @@ class Window:
         self.kernel: list[str] = []
         self._kernel_due: list[tuple[float, str]] = []
         self._kernel_seen: deque[str] = deque(maxlen=200)
-        self.kills = Kills()
+        self.kills, self.held = Kills(), HeldBack()
         self.rooms = Rooms()
 
     def take(self, record: Record) -> bool:
@@ -151,6 +154,7 @@ class Window:
         self.numerics.take_facts(self.logs.fresh)
         self.kills.take(frame.t, frame.host, is_gone=self.is_gone())
         self.rooms.take(frame.t, frame.host)
+        self.held.take_frame(frame.boot_s, frame.host)
         if frame.code is not None:
             self.code, self.code_t = frame.code, frame.t
         self._take_gaps(frame)
@@ -163,9 +167,10 @@ class Window:
         t = self._on_frames_clock(record.boot_s)
         if record.container is not None:
             self.kills.take_container(t, record.container.oom_kills)
+            self.held.take_container(record.boot_s, record.container)
         told = [line.text for line in lines if line.about in {"container", "machine"}]
         self._note_gpu_lines(told, t, record.boot_s)
-        if self.frame is not None:
+        if self.frame is not None and t - self.data_t < AHEAD_S:
             self.now_t = max(self.now_t, t)
         return is_news
 
@@ -176,7 +181,7 @@ class Window:
     def frozen_t(self) -> float | None:
         """Since when the host says that nothing in the container runs."""
         boot_s = self.hostside.frozen_boot_s
-        return None if boot_s is None else self._on_frames_clock(boot_s)
+        return None if boot_s is None else max(self._on_frames_clock(boot_s), self.data_t)
 
     def _note_gpu_lines(self, lines: Sequence[str], t: float, boot_s: float) -> None:
         """Of new kernel lines those about GPUs wait for the search.

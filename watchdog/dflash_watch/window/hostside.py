@@ -26,6 +26,7 @@ SOURCE = "container-host"
 STALE_S = 20.0
 """Without a word of the host for so long nothing is filled in from it."""
 KEPT_LINES = 50
+_PID = re.compile(r"[0-9]{1,10}")
 _KILL = re.compile(r"[Oo]ut of memory|oom-kill|[Kk]illed process")
 _NO_DRIVER_HERE = re.compile(r"no NVIDIA library|driver is not loaded")
 """What the agent says where a container has no GPU, or none that it was given."""
@@ -61,7 +62,8 @@ class HostSide:
         elif self.frozen_boot_s is None:
             self.frozen_boot_s = record.boot_s
         if record.pids is not None:
-            self._inner = {int(pid): inner for pid, inner in record.pids.items() if pid.isdigit()}
+            pairs = record.pids.items()
+            self._inner = {int(pid): inner for pid, inner in pairs if _PID.fullmatch(pid)}
         fresh = [line for line in record.kernel or () if self._is_new(line.text)]
         self.kernel.extend(fresh)
         return bool(fresh) or before != (self._standing(), self.gap), fresh
