@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from dflash_watch.model import IncidentStage
 from textual.app import App
 
 from dflash_tui import state
@@ -104,6 +105,20 @@ class Actions(App[int]):
     def action_stacks(self) -> None:
         """Asks before it asks the watcher."""
         self._choose(lambda now: now._replace(asking=STACKS_QUESTION, typing=None))
+
+    def action_acknowledge(self) -> None:
+        """A person knows of the open incident; the watcher remembers it."""
+        snapshot = self.feed.latest()
+        incident = snapshot.incident if snapshot is not None else None
+        if incident is None or incident.stage is IncidentStage.RESOLVED:
+            self.desk.say("no open incident to acknowledge")
+        elif incident.acknowledged_t is not None:
+            at = self.desk.view().clock(incident.acknowledged_t)
+            self.desk.say(f"{incident.failure} was acknowledged at {at}")
+        else:
+            self.feed.send({"op": "acknowledge", "key": incident.key})
+            self.desk.say(f"acknowledged: {incident.failure}; the watcher remembers it")
+        self.redraw()
 
     def action_retry(self) -> None:
         """Connect again now."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import ClassVar
 
 from dflash_watch.clock import Clock, SystemClock
+from dflash_watch.model import Snapshot
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -82,7 +83,7 @@ class Dashboard(Actions):
     def tick(self) -> None:
         """Takes the newest snapshot and draws."""
         snapshot = self.feed.latest()
-        if self.desk.take(snapshot) and self.RINGS:
+        if self.desk.take(snapshot) and self.RINGS and not is_known(snapshot):
             self.bell()
         if snapshot is not None and snapshot.stacks_path not in (None, self._stacks_path):
             self._stacks_path = snapshot.stacks_path
@@ -150,6 +151,12 @@ class Dashboard(Actions):
             if box.holds(x, y) and box.panel in state.TAB_ORDER:
                 self.desk.choose(partial(state.focus_on, panel=box.panel))
         self.redraw()
+
+
+def is_known(snapshot: Snapshot | None) -> bool:
+    """What is open was acknowledged: no bell for a person who comes back to it."""
+    incident = snapshot.incident if snapshot is not None else None
+    return incident is not None and incident.acknowledged_t is not None
 
 
 class DemoDashboard(Dashboard):

@@ -30,6 +30,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("slash", "filter", "/", "filter", "filter the log; ! first leaves lines out", 4),
     Key("f", "follow", "f", "", "follow the log again"),
     Key("s", "stacks", "s", "stacks", "take stacks of the run (asks first)", 3),
+    Key("a", "acknowledge", "a", "", "you know of the open incident: no more bells for it"),
     Key("r", "retry", "r", "", "connect again now"),
     Key("tab", "go(1)", "tab", "", "next panel", priority=True),
     Key("shift+tab", "go(-1)", "shift+tab", "", "previous panel", priority=True),

@@ -158,8 +158,7 @@ class IncidentWriter:
         return True
 
     def _free_path(self, incident: Incident) -> Path:
-        stamp = f"{datetime.fromtimestamp(incident.opened_t, UTC):%Y%m%dT%H%M%SZ}"
-        name = f"{stamp}-{re.sub(r'[^a-z0-9-]+', '-', incident.failure.lower())}"
+        name = folder_name(incident)
         path, number = self._folder / name, 2
         while path.exists():
             path, number = self._folder / f"{name}-{number}", number + 1
@@ -197,6 +196,18 @@ class IncidentWriter:
         for record in cleaned:
             window.write(record)
         window.close()
+
+
+def folder_name(incident: Incident) -> str:
+    """`20261129T141210Z-pipeline-deadlock`: when it began, and what it is."""
+    stamp = f"{datetime.fromtimestamp(incident.opened_t, UTC):%Y%m%dT%H%M%SZ}"
+    return f"{stamp}-{re.sub(r'[^a-z0-9-]+', '-', incident.failure.lower())}"
+
+
+def written_path(folder: Path, incident: Incident) -> Path | None:
+    """The folder of that incident, if it is there and whole."""
+    path = folder / folder_name(incident)
+    return path if (path / "verdict.json").is_file() else None
 
 
 def put_stacks(made: Path, samples: Sequence[StackSample], ticks_per_s: int) -> None:

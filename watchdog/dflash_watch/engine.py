@@ -39,6 +39,7 @@ from dflash_watch.profiles import Profile, profile_key
 from dflash_watch.progress import Progress
 from dflash_watch.readers.facts import Signature
 from dflash_watch.readers.logtext import LogReader
+from dflash_watch.remembered import Recall, Remembered
 from dflash_watch.steps import fill_next, place_values
 from dflash_watch.verdict import judge
 from dflash_watch.views import views_of
@@ -69,6 +70,7 @@ class Engine:
         takes_stacks: the stack samples that snapshots want will be taken.
         profiles: of earlier runs, by `profiles.profile_key`.
         is_pasted: the evidence is all there will ever be.
+        remembered: what an earlier watcher knew; of another run it is dropped.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Engine:
         takes_stacks: bool = True,
         profiles: Mapping[str, Profile] | None = None,
         is_pasted: bool = False,
+        remembered: Remembered | None = None,
     ) -> None:
         self._takes_stacks, self._profiles = takes_stacks, profiles or {}
         self._key: str | None = None
@@ -88,7 +91,7 @@ class Engine:
             one for one in _signatures(playbooks.values()) if is_pasted or not one.weak
         )
         self._window = Window(lambda: LogReader(signatures), signatures)
-        self._brought = limits
+        self._brought, self._remembered = limits, remembered
         self._restarts = -1
         self._snapshot: Snapshot | None = None
         self._begin()
@@ -104,6 +107,19 @@ class Engine:
         self._census = Census()
         self._alarmed = False
         self._comparisons = Comparisons()
+        self._recall, self._remembered = Recall(self._remembered), None
+
+    @property
+    def remembered(self) -> Remembered | None:
+        """What a watcher that takes our place should know; None before a run was seen."""
+        frame, seen, identity = self._window.frame, self._seeing, self._window.identity
+        if frame is None or seen is None or self._recall.is_waiting or not any(identity):
+            return None
+        return Remembered(
+            pid=identity[0], start_ticks=identity[1], run_id=identity[2], t=frame.t,
+            verdict=seen.verdict, since_t=seen.since_t,
+            incident=self._incidents.open, last=self._incidents.last,
+        )  # fmt: skip
 
     @property
     def limits(self) -> LearnedLimits:
@@ -159,6 +175,7 @@ class Engine:
 
     def _learn(self) -> None:
         self._adopt()
+        self._recollect()
         had_steps = self._progress.first_step_t is not None
         gap = self._progress.advance(self._window)
         self._learn_phases()
@@ -200,6 +217,16 @@ class Engine:
         self._key = profile_key(self._options.where, main.sample.cmd) if main is not None else None
         self._limits.prior = self._profiles.get(self._key or "")
 
+    def _recollect(self) -> None:
+        """An incident that was open goes on; the silence that it was about teaches nothing."""
+        known = self._recall.meet(self._window)
+        if known is None:
+            return
+        self._incidents.open, self._incidents.last = known.incident, known.last
+        self._alarmed = known.verdict in BAD
+        if (finding := self._recall.finding()) is not None:
+            self._findings.note(finding)
+
     def _limit(self) -> Limit:
         phase = self._progress.phase
         if phase is not None:
@@ -229,7 +256,7 @@ class Engine:
                 verdict=now.verdict, since_t=before.since_t, why=now.why, failure=now.failure,
                 past_budget=now.past_budget,
             )  # fmt: skip
-        self._judgement = now
+        self._judgement = now = self._recall.judged(now, view.now_t, self._progress.last_step_t)
         if now.verdict != Verdict.BLIND:
             self._seeing = now
         if now.verdict in BAD or view.is_overdue():
@@ -261,6 +288,9 @@ class Engine:
             pid=None if gone else _whose_stacks(view, names),
             others=() if gone else other_pids(view.window),
             no_stacks=_no_stacks(view.window, gone=gone, own_word=own_word),
+            is_remembered=self._recall.holds(
+                self._incidents.open, now.verdict, view.now_t, view.progress.last_step_t
+            ),
         )  # fmt: skip
         return self._incidents.advance(situation, self._window.samples.newest)
 
@@ -311,7 +341,8 @@ class Engine:
             failure=found.failure, subject=found.subject, severity=severity,
             confidence=found.confidence, summary=found.summary,
             evidence=told_once(
-                own_evidence(view, now, symptoms), found.evidence, broken_views(views, now, found)
+                own_evidence(view, now, symptoms), found.evidence, broken_views(views, now, found),
+                self._recall.evidence(view.now_t),
             ),
             explains=found.explains, candidates=found.candidates, limit=self._limit(),
             views=views,

@@ -60,6 +60,10 @@ class Findings:
         while len(self._all) > KEPT:
             self._all.pop(next(iter(self._all)))
 
+    def note(self, finding: Finding) -> None:
+        """A line about something that is over."""
+        self._all[finding.key] = finding
+
     def _take(self, now_t: float, line: Line, held: set[tuple[str, str]]) -> None:
         at, unnamed = (line.name, line.subject), (line.name, "run")
         if at not in self._open and unnamed in self._open and unnamed not in held:

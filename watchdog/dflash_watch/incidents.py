@@ -63,6 +63,8 @@ class Situation:
     """Further processes of the run: sampled with it, never waited for."""
     no_stacks: str | None = None
     """Why the failure has no stacks although the process may be there."""
+    is_remembered: bool = False
+    """The open incident is an earlier watcher's, and nothing seen since disproves it."""
 
 
 class StackRounds:
@@ -147,7 +149,7 @@ class Incidents:
         if now.opens:
             self._clear_since_t = None
             self._raise(now)
-        elif self.open is not None:
+        elif self.open is not None and not now.is_remembered:
             self._calm(now)
         wants = self.rounds.advance(now, samples, has_incident=self.open is not None)
         if self.open is not None:

@@ -17,7 +17,7 @@ from dflash_watch.actions import Actions
 from dflash_watch.clock import Clock
 from dflash_watch.frame import Frame, HostFrame, LinkChange, Record, StackSample, Tick
 from dflash_watch.guard import Guard
-from dflash_watch.model import ASKED, Snapshot, StackRequest, Verdict
+from dflash_watch.model import ASKED, IncidentStage, Snapshot, StackRequest, Verdict
 from dflash_watch.steps import name_folder
 
 POLL_S = 0.2
@@ -106,6 +106,8 @@ class Live:
         self.frame: Frame | None = None
         self.frames = 0
         self._orders: deque[dict[str, Any]] = deque(maxlen=16)
+        self.acknowledged: dict[str, float] = {}
+        """Incident key -> when a person said that they know."""
         self.gone_s: float | None = None
         self._dead_t: float | None = None
 
@@ -180,7 +182,8 @@ class Live:
         incident = snapshot.incident
         if incident is not None and self._keeper is not None:
             path = incident.path or self._keeper.path(incident.key)
-            incident = msgspec.structs.replace(incident, path=path)
+            known_t = self.acknowledged.get(incident.key)
+            incident = msgspec.structs.replace(incident, path=path, acknowledged_t=known_t)
             if path is not None and incident.failure == snapshot.failure:
                 steps = name_folder(snapshot.next, path)
                 snapshot = msgspec.structs.replace(snapshot, next=steps)
@@ -207,17 +210,32 @@ class Live:
         return self._keeper.is_settled(incident.key)
 
     def order(self, order: Mapping[str, Any]) -> None:
-        """Take an order of a person, from any thread: `{"op": "stacks" | "retry" | "quit"}`."""
+        """Take an order of a person, from any thread.
+
+        Args:
+            order: its `op` is `stacks`, `retry`, `acknowledge` (with the incident's `key`), `quit`.
+        """
         self._orders.append(dict(order))
+
+    def _acknowledge(self, key: object) -> None:
+        """A person knows of the open incident; of one that is over, or of another, nothing."""
+        incident = self.snapshot.incident if self.snapshot is not None else None
+        if incident is None or incident.stage is IncidentStage.RESOLVED:
+            return
+        if incident.key == (key or incident.key):
+            self.acknowledged.setdefault(incident.key, self._clock.wall_s())
 
     def _obey(self, stop: threading.Event) -> None:
         while self._orders:
-            op = self._orders.popleft().get("op")
+            order = self._orders.popleft()
+            op = order.get("op")
             pid = self.snapshot.board.pid if self.snapshot is not None else None
             if op == "quit":
                 stop.set()
             elif op == "retry":
                 self._source.retry_now()
+            elif op == "acknowledge":
+                self._acknowledge(order.get("key"))
             elif op == "stacks" and pid is None:
                 self._orders.append({"op": op})  # nothing seen yet: with the next record
                 return

@@ -172,6 +172,8 @@ class Incident(Record, frozen=True, kw_only=True):
     """All evidence that will come has come: write the folder now."""
     path: str | None = None
     """Folder, once written."""
+    acknowledged_t: float | None = None
+    """When a person said that they know, on the watcher's clock."""
 
 
 class Finding(Record, frozen=True, kw_only=True):

@@ -198,3 +198,35 @@ def test_a_viewer_that_is_stopped_does_not_keep_it_from_ending(serving):
     assert server.returncode == 0
     still.send_signal(signal.SIGCONT)
     assert run.poll() is None
+
+
+def test_after_a_kill_the_next_server_goes_on_with_the_same_incident(serving):
+    bench, run = serving
+    hooked = bench.folder / "hooked"
+    hook = f"sh -c 'echo $DFLASH_INCIDENT_KEY >> {hooked}'"
+    words = ("--pid", str(run.pid), "--on-stall", hook)
+    server, name = serve(bench, *words)
+    first_object(bench.start("attach", name, "--json"))
+    run.send_signal(signal.SIGSTOP)
+    until(hooked.exists, "the hook")
+    link = socket_of(bench, name)
+    link.sendall(b'{"op": "acknowledge"}\n')
+    state = bench.folder / "state" / "dflash-watch" / "watches"
+    until(
+        lambda: any('"acknowledged": {"' in one.read_text() for one in state.glob("*.json")),
+        "what a restart needs, on disk",
+    )
+    server.kill()
+    server.communicate()
+    link.close()
+    _, name = serve(bench, *words)
+    told = first_object(bench.start("attach", name, "--json"))
+    assert (told["verdict"], told["failure"]) == ("stalled", "process-stopped")
+    assert told["acknowledged"] is True
+    kept = [one for one in state.parent.glob("incidents/2*") if one.is_dir()]
+    assert [str(one) for one in kept] == [told["incident"]]
+    run.send_signal(signal.SIGCONT)
+    viewer = bench.start("attach", name, "--json")
+    until(lambda: first_object(viewer)["verdict"] == "running", "the run's return")
+    assert len(hooked.read_text().splitlines()) == 1
+    assert len(list(state.parent.glob("incidents/2*"))) == 1

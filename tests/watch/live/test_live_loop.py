@@ -251,3 +251,28 @@ def test_a_person_who_quits_ends_the_loop_and_an_unknown_order_does_nothing():
     live.order({"op": "quit"})
     live.run(threading.Event())
     assert len(source.records) == 2
+
+
+def acknowledged(incident: Incident, order: dict) -> list[Incident]:
+    """What is shown after an order that comes with the first record."""
+    actions = Actions(None, note_nothing, StoppedClock())
+    live = Live(
+        Script(StoppedClock(), [frame(1), frame(2)]), Echo(incident=incident), StoppedClock(),
+        actions=actions, keeper=Memory(),
+    )  # fmt: skip
+    shown = []
+    live.attach(lambda snapshot: (shown.append(snapshot.incident), live.order(order)))
+    live.run(threading.Event())
+    return shown
+
+
+def test_a_person_acknowledges_the_open_incident_and_no_other():
+    before, after = acknowledged(READY, {"op": "acknowledge", "key": "k"})
+    assert (before.acknowledged_t, after.acknowledged_t) == (None, StoppedClock().wall_s())
+    assert acknowledged(READY, {"op": "acknowledge"})[1].acknowledged_t is not None
+    assert acknowledged(READY, {"op": "acknowledge", "key": "old"})[1].acknowledged_t is None
+
+
+def test_an_incident_that_is_over_needs_no_acknowledging():
+    over = msgspec.structs.replace(READY, stage=IncidentStage.RESOLVED)
+    assert acknowledged(over, {"op": "acknowledge", "key": "k"})[1].acknowledged_t is None

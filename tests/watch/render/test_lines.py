@@ -25,7 +25,7 @@ from watch.render.made import T0, deadlocked, finding, healthy, with_findings
 KEYS = [
     "schema", "run", "t", "verdict", "since_s", "failure", "subject", "severity", "confidence",
     "summary", "evidence", "explains", "candidates", "limit", "views", "next", "playbook",
-    "incident", "gpus",
+    "incident", "acknowledged", "gpus",
 ]  # fmt: skip
 
 

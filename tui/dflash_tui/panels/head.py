@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dflash_watch.model import Serving, Severity, Snapshot
+from dflash_watch.model import IncidentStage, Serving, Severity, Snapshot
 
 from dflash_tui.cells import Ink, Row, Span, clean, cut, fit_row, row_width, spread, width
 from dflash_tui.phrases import count, duration, known, open_findings, pace, percent, reasons
@@ -101,6 +101,7 @@ def _facts(view: View, *, narrow: bool) -> list[str]:
     snapshot = view.snapshot
     if snapshot is None:
         return ["waiting for the first answer"]
+    said = _acknowledged(view, snapshot)
     step = _step(view, narrow=narrow)
     match view.state:
         case State.CONNECTING | State.NO_RUN:
@@ -113,7 +114,7 @@ def _facts(view: View, *, narrow: bool) -> list[str]:
             return [ended, f"{count(snapshot.board.step)} steps", _named(snapshot)]
         case State.CRASHED:
             at = f"at {view.clock(snapshot.since_t)}"
-            return [_named(snapshot), at, step]
+            return [_named(snapshot), said, at, step]
         case State.INITIALISING:
             return [_phase(snapshot), _budget(snapshot, view.elapsed_s)]
         case State.QUIET:
@@ -121,9 +122,20 @@ def _facts(view: View, *, narrow: bool) -> list[str]:
     speed = _speed(view, snapshot, narrow=narrow)
     return [
         _named(snapshot),
+        said,
         *((step, speed) if view.state is State.STALLED else (speed, step)),
         _open(snapshot, narrow=narrow),
     ]
+
+
+def _acknowledged(view: View, snapshot: Snapshot) -> str:
+    """That somebody knows of what is open, and since when."""
+    incident = snapshot.incident
+    if incident is None or incident.stage is IncidentStage.RESOLVED:
+        return ""
+    if incident.acknowledged_t is None:
+        return ""
+    return f"acknowledged {view.clock(incident.acknowledged_t)}"
 
 
 def _blind_facts(view: View, snapshot: Snapshot, *, narrow: bool) -> list[str]:

@@ -44,7 +44,7 @@ def details(view: View, cells: int) -> list[Row]:
         read = f"dflash-watch explain {snapshot.playbook}"
         rows += _wrapped("playbook", [read], cells, Ink.KEY)
     if snapshot.incident is not None:
-        rows += _wrapped("incident", [_incident(snapshot)], cells, Ink.TEXT)
+        rows += _wrapped("incident", [_incident(snapshot, view)], cells, Ink.TEXT)
     if snapshot.stacks_path:
         rows += _wrapped("stacks", [snapshot.stacks_path], cells, Ink.TEXT)
     open_too = [f"{one.name} {one.subject}: {one.summary}" for one in snapshot.symptoms]
@@ -77,12 +77,14 @@ def _candidates(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def _incident(snapshot: Snapshot) -> str:
+def _incident(snapshot: Snapshot, view: View) -> str:
     incident = snapshot.incident
     if incident is None:
         return ""
     stacks = ", ".join(incident.stack_labels) or incident.stacks_missing or "not taken yet"
-    return f"{incident.stage}, stacks: {stacks}, in {incident.path or 'not written yet'}"
+    known = incident.acknowledged_t
+    by = "" if known is None else f", acknowledged {view.clock(known)}"
+    return f"{incident.stage}{by}, stacks: {stacks}, in {incident.path or 'not written yet'}"
 
 
 def _wrapped(name: str, texts: Iterable[str], cells: int, ink: Ink) -> list[Row]:

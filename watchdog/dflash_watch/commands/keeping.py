@@ -6,7 +6,7 @@ import logging
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dflash_watch.errors import WatchError
@@ -127,6 +127,17 @@ class Shelf:
             self._small.put(lambda: mark_closed(Path(before)))
         if path is not None:
             self._small.put(lambda: mark_open(Path(path)))
+
+    def settle(self, paths: Mapping[str, str | None]) -> None:
+        """These incidents were dealt with by an earlier watcher."""
+        with self._lock:
+            self._asked |= set(paths)
+            self._settled |= paths
+
+    def paths(self) -> dict[str, str | None]:
+        """Incident key -> its folder, of all that were dealt with."""
+        with self._lock:
+            return dict(self._settled)
 
     def path(self, key: str) -> str | None:
         """Where the folder of that incident is, once it is whole."""

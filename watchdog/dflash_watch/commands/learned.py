@@ -6,31 +6,25 @@ belongs to another run. Profiles of commands are kept for later runs of them.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import logging
-import os
-import stat
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from dflash_watch.clock import Clock
+from dflash_watch.commands.stored import SCHEMA, is_newer, read_stored, write_stored
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.outlet import Outlet
 from dflash_watch.place import Place, TargetChoice
-from dflash_watch.private import make_folder, open_private
 from dflash_watch.profiles import Profile, profile_from_data
 
-SAVE_EVERY_S = 60.0
+SAVE_EVERY_S = 1.0
+"""A watcher that is killed loses no more."""
 MOST_PROFILES = 100
 """Commands remembered; those not seen for longest are forgotten."""
-MOST_BYTES = 1 << 20
-SCHEMA = 1
 _PROFILES = threading.Lock()
 """Runs of one process share the file of profiles."""
 logger = logging.getLogger(__name__)
@@ -48,28 +42,8 @@ def limits_path(folder: Path, place: Place, target: TargetChoice) -> Path:
 
 def read_limits(path: Path) -> LearnedLimits | None:
     """What was learned before; None when there is nothing that can be read."""
-    data = _stored(path)
-    return LearnedLimits.from_data(data) if data and not _is_newer(data) else None
-
-
-def _stored(path: Path) -> dict[str, Any]:
-    """What lies there, by anybody, never waiting for it; empty when it is nothing of ours."""
-    try:
-        # A pipe is opened at once, and is no regular file.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
-            seen = os.fstat(file.fileno())
-            if not stat.S_ISREG(seen.st_mode) or seen.st_size > MOST_BYTES:
-                return {}
-            data = json.loads(file.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _is_newer(data: Mapping[str, Any]) -> bool:
-    """Of a later version: not understood here, and not to be overwritten."""
-    schema = data.get("schema")
-    return isinstance(schema, int) and schema > SCHEMA
+    data = read_stored(path)
+    return LearnedLimits.from_data(data) if data and not is_newer(data) else None
 
 
 def profiles_path(folder: Path) -> Path:
@@ -79,8 +53,8 @@ def profiles_path(folder: Path) -> Path:
 
 def read_profiles(path: Path) -> dict[str, Profile]:
     """Profiles by their name; what cannot be believed is left out."""
-    data = _stored(path)
-    kept = None if _is_newer(data) else data.get("profiles")
+    data = read_stored(path)
+    kept = None if is_newer(data) else data.get("profiles")
     found = {
         str(key): profile_from_data(one)
         for key, one in (kept.items() if isinstance(kept, dict) else ())
@@ -100,14 +74,18 @@ class LimitsKeeper:
     def __init__(self, path: Path, clock: Clock, profiles: Path | None = None) -> None:
         self._path, self._clock, self._profiles = path, clock, profiles
         self._saved_s = clock.monotonic_s()
+        self._saved: dict[str, Any] = {}
         self._outlet: Outlet[dict[str, Any]] = Outlet("limits", self._write, capacity=1)
 
     def note(self, limits: LearnedLimits) -> None:
-        """Save these if the last time is long enough ago."""
+        """Save these if they have changed and the last time is long enough ago."""
         now_s = self._clock.monotonic_s()
-        if now_s - self._saved_s >= SAVE_EVERY_S:
-            self._saved_s = now_s
-            self._outlet.put(limits.to_data())
+        if limits.identity is None or now_s - self._saved_s < SAVE_EVERY_S:
+            return
+        self._saved_s, data = now_s, limits.to_data()
+        if data != self._saved:
+            self._saved = data
+            self._outlet.put(dict(data))
 
     def close(
         self,
@@ -132,17 +110,8 @@ class LimitsKeeper:
                 self._put(self._profiles, {"schema": SCHEMA, "profiles": told})
 
     def _put(self, path: Path, data: dict[str, Any]) -> None:
-        if _is_newer(_stored(path)):
-            return
-        new = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.new")
         try:
-            make_folder(path.parent)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            with os.fdopen(open_private(new, flags), "w", encoding="utf-8") as file:
-                file.write(json.dumps(data))
-            new.replace(path)
+            write_stored(path, data)
         except OSError as error:
             logger.warning("learned limits not kept: %s", error)
-            with contextlib.suppress(OSError):  # an empty one is all that a full disk took
-                new.unlink()
             raise

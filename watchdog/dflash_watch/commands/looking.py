@@ -15,15 +15,9 @@ from dflash_watch import journal
 from dflash_watch.actions import STALE_S, Actions, Told
 from dflash_watch.bundle import IncidentWriter
 from dflash_watch.clock import SystemClock
-from dflash_watch.commands.context import incidents_dir, state_dir
+from dflash_watch.commands.context import incidents_dir
 from dflash_watch.commands.keeping import Shelf
-from dflash_watch.commands.learned import (
-    LimitsKeeper,
-    limits_path,
-    profiles_path,
-    read_limits,
-    read_profiles,
-)
+from dflash_watch.commands.memory import Memory
 from dflash_watch.commands.recording import Recorder
 from dflash_watch.commands.request import Request
 from dflash_watch.engine import Engine
@@ -88,27 +82,33 @@ def open_run(
         told=read_told(shared.file.path, label, clock) if hook is not None else None,
         stale_s=max(STALE_S, 2.5 * request.every_s),
     )
+    memory = Memory(request, shared.folder, clock)
     shelf = build_shelf(request, shared, note, dry_run=given.dry_run)
-    limits = limits_path(state_dir(), request.place, request.target)
-    profiles = profiles_path(state_dir())
+    shelf.settle(memory.settled())
     engine = Engine(
         request.options,
         shared.playbooks,
-        limits=read_limits(limits),
-        profiles=read_profiles(profiles),
+        limits=memory.limits,
+        profiles=memory.profiles,
+        remembered=memory.kept.remembered,
     )
-    keeper = LimitsKeeper(limits, clock, profiles)
     recorder = Recorder(given.record, request.options, clock) if given.record else None
     live = Live(session, engine, clock, actions=actions, record=recorder, keeper=shelf)
-    if not given.dry_run:
-        live.attach(lambda _snapshot: keeper.note(engine.limits))
+    live.acknowledged |= memory.kept.acknowledged
+
+    def remember() -> None:
+        if not given.dry_run:
+            memory.save(engine, shelf.paths(), live.acknowledged)
+
+    live.attach(lambda _snapshot: remember())
     try:
         yield Look(live=live, target=request.target, actions=actions)
     finally:
         actions.close()
-        if not given.dry_run:
-            keeper.close(engine.limits, CLOSE_S, engine.profile)
         shelf.close(CLOSE_S)
+        remember()
+        if not given.dry_run:
+            memory.close(engine, CLOSE_S)
         if recorder is not None:
             recorder.close(CLOSE_S)
         session.close()

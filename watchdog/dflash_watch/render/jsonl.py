@@ -41,6 +41,7 @@ def snapshot_object(snapshot: Snapshot) -> dict[str, Any]:
         "next": list(snapshot.next),
         "playbook": snapshot.playbook,
         "incident": None if incident is None else incident.path,
+        "acknowledged": None if incident is None else incident.acknowledged_t is not None,
         "gpus": [_gpu(row) for row in snapshot.board.gpus],
     }
 
@@ -88,7 +89,9 @@ class JsonLines:
             snapshot.subject,
             snapshot.severity,
             snapshot.explains,
-            None if incident is None else (incident.key, incident.stage, incident.path),
+            None
+            if incident is None
+            else (incident.key, incident.stage, incident.path, incident.acknowledged_t),
         )
         due = abs(snapshot.t - self._said_t) >= self._heartbeat_s
         if now == self._said and not due:

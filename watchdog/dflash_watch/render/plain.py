@@ -111,12 +111,13 @@ class PlainLines:
         return self._stamp(one.opened_t, f"{mark} {printable(one.text)}  [{one.failure}]")
 
     def _kept(self, snapshot: Snapshot) -> Iterator[str]:
-        incident = snapshot.incident
-        now = None if incident is None else (incident.key, incident.path)
-        if incident is None or now == self._incident:
+        incident, before = snapshot.incident, self._incident
+        if incident is None:
             return
-        self._incident = now
-        if incident.path is not None:
+        now = self._incident = (incident.key, incident.path, incident.acknowledged_t)
+        if incident.acknowledged_t is not None and now != before:
+            yield self._stamp(snapshot.t, f"  acknowledged: {printable(incident.failure)}")
+        if incident.path is not None and now[:2] != (before or ())[:2]:
             yield self._stamp(snapshot.t, f"  kept: {incident.path}{_stacks(incident)}")
 
     def _wrapped(self, head: str, text: str) -> list[str]:
