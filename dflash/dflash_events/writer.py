@@ -56,6 +56,7 @@ class RunWriter(Announcer):
         sources: file -> sha256 (`manifest.source_hashes`) of what was really loaded.
         expected_tokens_per_s: what a healthy run reaches; None when not known.
         faulthandler_signal: number of the signal that dumps all stacks, if one was registered.
+        faulthandler_file: where it appends them (`stack_signal`); None: to standard error.
         incidents_path: where a watchdog started by the run keeps its incidents.
         every_s: pace of heartbeats.
         shm: where the beat page lies.
@@ -76,6 +77,7 @@ class RunWriter(Announcer):
         sources: Mapping[str, str] | None = None,
         expected_tokens_per_s: float | None = None,
         faulthandler_signal: int | None = None,
+        faulthandler_file: str | Path | None = None,
         incidents_path: str | Path | None = None,
         every_s: float = 5.0,
         shm: Path = SHM,
@@ -113,6 +115,7 @@ class RunWriter(Announcer):
             "total_steps": total_steps,
             "expected_tokens_per_s": expected_tokens_per_s,
             "faulthandler_signal": faulthandler_signal,
+            "faulthandler_file": str(faulthandler_file) if faulthandler_file else None,
             "sources": dict(sources or {}),
         }
         if launch is not None:

@@ -1,20 +1,18 @@
-"""What lets a watchdog look inside without being root: stacks on a signal, permission to trace."""
+"""What lets a watchdog look inside without being root, and what it sees of a process."""
 
 from __future__ import annotations
 
 import ctypes
 import faulthandler
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from dflash_events.stack_signal import STACKS_NAME
 
 PR_SET_NAME = 15
 PR_SET_PDEATHSIG = 1
 PR_SET_PTRACER = 0x59616D61
 PR_SET_PTRACER_ANY = ctypes.c_ulong(-1)
-STACKS_NAME = "stacks.txt"
-STACK_SIGNAL = signal.SIGUSR1
 
 
 def allow_tracing() -> bool:
@@ -43,22 +41,3 @@ def write_stacks(run_dir: Path) -> Path:
 def end_with_parent() -> None:
     """SIGTERM to this process when the one that started it ends, however it ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-
-
-@contextmanager
-def stack_signal(run_dir: Path, rank: int = 0) -> Iterator[int]:
-    """While it lasts, SIGUSR1 writes all stacks into `stacks.txt`; gives the signal's number.
-
-    Processes other than the first write into a file of their own, `stacks-1.txt`.
-
-    Works while the interpreter lock is held, since the handler is plain C.
-    """
-    name = f"stacks-{rank}.txt" if rank else STACKS_NAME
-    with (run_dir / name).open("a", encoding="utf-8") as file:
-        faulthandler.register(STACK_SIGNAL, file=file, all_threads=True, chain=False)
-        try:
-            yield int(STACK_SIGNAL)
-        finally:
-            # the default action of the signal would end the process: a late one is ignored
-            faulthandler.unregister(STACK_SIGNAL)
-            signal.signal(STACK_SIGNAL, signal.SIG_IGN)

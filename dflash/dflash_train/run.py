@@ -14,6 +14,7 @@ from dflash_events import RunWriter
 from dflash_events.manifest import source_hashes
 from dflash_events.ranks import JoinedWriter, RankCollector, await_run, launch_id
 from dflash_events.schema import EVENTS_NAME
+from dflash_events.stack_signal import Armed, declaration, stack_signal
 
 from dflash_train import access, logs, provenance
 from dflash_train.config import Config
@@ -78,8 +79,8 @@ def execute(request: RunRequest) -> RunResult:
     if not request.resume:
         say_what_is_set_aside(run_dir)
     try:
-        with access.stack_signal(run_dir) as number, ExitStack() as open_:
-            writer = _writer(request, run_dir, watchdog, number)
+        with stack_signal(run_dir) as armed, ExitStack() as open_:
+            writer = _writer(request, run_dir, watchdog, armed)
             others = RankCollector(writer, request.place.size)
             open_.enter_context(writer)
             open_.enter_context(others)
@@ -102,7 +103,7 @@ def _join(request: RunRequest) -> RunResult:
     logs.open_log(run_dir, sys.stdout, sys.stderr, place.rank)
     try:
         with (
-            access.stack_signal(run_dir, place.rank),
+            stack_signal(run_dir, place.rank),
             JoinedWriter(run_dir, place.rank, manifest.get("beats_path")) as writer,
         ):
             return _train(request, run_dir, writer, stop, lambda: None, None)
@@ -151,7 +152,7 @@ def prepare_directory(run_dir: Path, *, resume: bool) -> Path:
     return run_dir
 
 
-def _writer(request: RunRequest, run_dir: Path, watchdog: Watchdog, stack_signal: int) -> RunWriter:
+def _writer(request: RunRequest, run_dir: Path, watchdog: Watchdog, armed: Armed) -> RunWriter:
     config = request.config
     return RunWriter(
         run_dir,
@@ -162,11 +163,11 @@ def _writer(request: RunRequest, run_dir: Path, watchdog: Watchdog, stack_signal
         versions=provenance.versions(),
         sources=source_hashes(provenance.source_files()),
         expected_tokens_per_s=config.report.expected_tokens_per_s,
-        faulthandler_signal=stack_signal,
         incidents_path=watchdog.incidents if request.watch else None,
         launch={"id": launch_id(), "processes": request.place.size}
         if request.place.size > 1
         else None,
+        **declaration(armed),
     )
 
 

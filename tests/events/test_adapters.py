@@ -1,6 +1,7 @@
 """Run directories of trainers that are not ours, written by those trainers themselves."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,26 @@ def test_two_lines_make_any_loop_watched(tmp_path):
     assert (worker["name"], worker["step"], worker["state"]) == ("main", 2, "ended")
 
 
+def test_a_loop_that_takes_a_signal_declares_it_and_answers_it_with_its_stacks(tmp_path):
+    number = signal.SIGRTMIN + 6
+    with watched_run(tmp_path, stack_signal=number):
+        manifest = read_manifest(tmp_path).data
+        os.kill(os.getpid(), number)
+    assert manifest["faulthandler_signal"] == number
+    assert manifest["faulthandler_file"] == str(tmp_path / "stacks.txt")
+    told = (tmp_path / "stacks.txt").read_text()
+    assert "(most recent call first):" in told
+    os.kill(os.getpid(), number)  # disarmed: ignored, not deadly
+    assert (tmp_path / "stacks.txt").read_text() == told
+
+
+def test_a_signal_that_cannot_be_handled_is_refused_before_the_run_begins(tmp_path):
+    refused = pytest.raises(ValueError, match=f"signal {int(signal.SIGKILL)}")
+    with refused, watched_run(tmp_path, stack_signal=signal.SIGKILL):
+        pass
+    assert not (tmp_path / "run.json").exists()
+
+
 def test_a_loss_on_a_device_is_asked_for_only_when_a_report_is_due(tmp_path):
     def loss():
         raise AssertionError("asked between two reports")
@@ -110,7 +131,7 @@ args = TrainingArguments(output_dir=sys.argv[1], max_steps=6, per_device_train_b
     logging_steps=2, save_steps=3, eval_strategy="steps", eval_steps=3, report_to=[], use_cpu=True,
     include_num_input_tokens_seen=True, disable_tqdm=True, dataloader_pin_memory=False)
 Trainer(model=model, args=args, train_dataset=Rows(), eval_dataset=rows[:4],
-        callbacks=[RunDirectoryCallback()]).train()
+        callbacks=[RunDirectoryCallback(stack_signal=40)]).train()
 """
 
 
@@ -164,7 +185,7 @@ rows = torch.utils.data.DataLoader(torch.randn(8, 4), batch_size=2)
 pl.Trainer(default_root_dir=sys.argv[1], max_epochs=2, accelerator="cpu", logger=False,
     enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
     num_sanity_val_steps=0,
-    callbacks=[RunDirectoryCallback(report_s=0)]).fit(Tiny(), rows, rows)
+    callbacks=[RunDirectoryCallback(report_s=0, stack_signal=40)]).fit(Tiny(), rows, rows)
 """
 
 

@@ -77,6 +77,7 @@ def test_a_run_says_who_works_in_it_and_what_it_is_made_of(small, done):
     assert any(path.endswith("dflash_train/queue.py") for path in manifest["sources"])
     assert manifest["config"]["optim"]["steps"] == 12
     assert manifest["faulthandler_signal"] == 10
+    assert manifest["faulthandler_file"] == str(done / "stacks.txt")
 
 
 def test_every_phase_that_begins_ends(done):

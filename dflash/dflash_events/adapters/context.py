@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Callable, ContextManager, Iterator, Union
 
+from dflash_events.stack_signal import Armed, declaration
 from dflash_events.writer import RunWriter
 
 Figure = Union[float, int, None, Callable[[], float]]
@@ -108,15 +109,34 @@ def watched_run(
     report_s: float = 5.0,
     config: dict[str, object] | None = None,
     versions: dict[str, str] | None = None,
+    stack_signal: int | None = None,
 ) -> Iterator[WatchedLoop]:
-    """A run directory around a loop; an exception that leaves it becomes its exit event."""
-    writer = RunWriter(run_dir, config=config, total_steps=total_steps, versions=versions)
-    with writer:
-        loop = WatchedLoop(writer, device=device, report_s=report_s)
-        try:
-            yield loop
-        finally:
-            loop.close()
+    """A run directory around a loop; an exception that leaves it becomes its exit event.
+
+    Args:
+        run_dir: the directory; made if it is missing.
+        total_steps: None when not known.
+        device: where the loop computes, as torch names it.
+        report_s: pace of `throughput` events.
+        config: the resolved configuration.
+        versions: package -> version.
+        stack_signal: this signal appends all stacks to `stacks.txt` (`dflash_events.stack_signal`);
+            None arms nothing.
+    """
+    armed = Armed(run_dir, number=stack_signal) if stack_signal is not None else None
+    writer = RunWriter(
+        run_dir, config=config, total_steps=total_steps, versions=versions, **declaration(armed)
+    )
+    try:
+        with writer:
+            loop = WatchedLoop(writer, device=device, report_s=report_s)
+            try:
+                yield loop
+            finally:
+                loop.close()
+    finally:
+        if armed is not None:
+            armed.disarm()
 
 
 def _value(figure: Figure) -> float | int | None:

@@ -11,6 +11,7 @@ import transformers
 from transformers.trainer_callback import TrainerCallback
 
 from dflash_events.adapters.context import WatchedLoop
+from dflash_events.stack_signal import Armed, declaration
 from dflash_events.writer import RunWriter
 
 
@@ -23,12 +24,18 @@ class RunDirectoryCallback(TrainerCallback):  # type: ignore[misc]  # transforme
     Args:
         run_dir: None takes the trainer's own `output_dir`.
         log_path: where standard output goes, if it goes to a file.
+        stack_signal: this signal appends all stacks to `stacks.txt`; None arms nothing.
     """
 
     def __init__(
-        self, run_dir: str | Path | None = None, *, log_path: str | Path | None = None
+        self,
+        run_dir: str | Path | None = None,
+        *,
+        log_path: str | Path | None = None,
+        stack_signal: int | None = None,
     ) -> None:
-        self._run_dir, self._log_path = run_dir, log_path
+        self._run_dir, self._log_path, self._signal = run_dir, log_path, stack_signal
+        self._armed: Armed | None = None
         self._loop: WatchedLoop | None = None
         self._evaluating: ContextManager[None] | None = None
         self._tokens_seen = 0
@@ -37,12 +44,15 @@ class RunDirectoryCallback(TrainerCallback):  # type: ignore[misc]  # transforme
         """Start writing."""
         if not state.is_world_process_zero or self._loop is not None:
             return
+        run_dir = self._run_dir or args.output_dir
+        self._armed = Armed(run_dir, number=self._signal) if self._signal is not None else None
         writer = RunWriter(
-            self._run_dir or args.output_dir,
+            run_dir,
             config=args.to_sanitized_dict(),
             total_steps=state.max_steps,
             log_path=self._log_path,
             versions={"torch": torch.__version__, "transformers": transformers.__version__},
+            **declaration(self._armed),
         )
         self._tokens_seen = int(state.num_input_tokens_seen)
         self._loop = WatchedLoop(writer.start(), device=str(args.device))
@@ -106,4 +116,6 @@ class RunDirectoryCallback(TrainerCallback):  # type: ignore[misc]  # transforme
             self._loop.close()
             self._loop.writer.exit(0, "done")
             self._loop.writer.close()
-        self._loop = None
+        if self._armed is not None:
+            self._armed.disarm()
+        self._loop = self._armed = None

@@ -9,6 +9,7 @@ from typing import Any, ContextManager
 from lightning.pytorch import Callback, __version__
 
 from dflash_events.adapters.context import WatchedLoop
+from dflash_events.stack_signal import Armed, declaration
 from dflash_events.writer import RunWriter
 
 
@@ -19,6 +20,7 @@ class RunDirectoryCallback(Callback):  # type: ignore[misc]  # lightning is not 
         run_dir: None takes the trainer's `default_root_dir`.
         log_path: where standard output goes, if it goes to a file.
         report_s: pace of `throughput` events; the loss is read from the device only then.
+        stack_signal: this signal appends all stacks to `stacks.txt`; None arms nothing.
     """
 
     def __init__(
@@ -27,8 +29,10 @@ class RunDirectoryCallback(Callback):  # type: ignore[misc]  # lightning is not 
         *,
         log_path: str | Path | None = None,
         report_s: float = 5.0,
+        stack_signal: int | None = None,
     ) -> None:
         self._run_dir, self._log_path, self._report_s = run_dir, log_path, report_s
+        self._signal, self._armed = stack_signal, None  # type: int | None, Armed | None
         self._loop: WatchedLoop | None = None
         self._evaluating: ContextManager[None] | None = None
 
@@ -37,12 +41,15 @@ class RunDirectoryCallback(Callback):  # type: ignore[misc]  # lightning is not 
         if not trainer.is_global_zero:
             return
         steps = trainer.estimated_stepping_batches
+        run_dir = self._run_dir or trainer.default_root_dir
+        self._armed = Armed(run_dir, number=self._signal) if self._signal is not None else None
         writer = RunWriter(
-            self._run_dir or trainer.default_root_dir,
+            run_dir,
             config={str(key): value for key, value in dict(pl_module.hparams).items()},
             total_steps=int(steps) if steps != float("inf") else None,
             log_path=self._log_path,
             versions={"lightning": __version__},
+            **declaration(self._armed),
         )
         device = str(trainer.strategy.root_device)
         self._loop = WatchedLoop(writer.start(), device=device, report_s=self._report_s)
@@ -94,4 +101,6 @@ class RunDirectoryCallback(Callback):  # type: ignore[misc]  # lightning is not 
         self._loop.close()
         self._loop.writer.exit(code, reason, message)
         self._loop.writer.close()
-        self._loop = None
+        if self._armed is not None:
+            self._armed.disarm()
+        self._loop = self._armed = None
