@@ -22,7 +22,7 @@ from dflash_events.events import EventTail
 from dflash_events.manifest import read_manifest
 from dflash_events.schema import RunDirError
 from dflash_events.secrets import mask_arguments, mask_text, mask_tree
-from dflash_watch.agent import proc, stacks
+from dflash_watch.agent import dumps, faultdump, proc, pyspy, pystack, tids
 from dflash_watch.agent.probes import kernel
 from dflash_watch.agent.wire import WireError, parse_request
 from dflash_watch.capture import open_capture
@@ -111,19 +111,21 @@ def read_log(data: bytes) -> None:
 
 def read_stacks(data: bytes) -> None:
     """Any tool's dump, and what is made of it."""
-    dumps = parse_dumps(data.decode("utf-8", "replace"))
-    for sample in dumps.samples:
+    found = parse_dumps(data.decode("utf-8", "replace"))
+    for sample in found.samples:
         group_threads(sample)
         render_sample(sample)
-    compare(dumps.samples)
-    render_diff(dumps.samples[:8])
+    compare(found.samples)
+    render_diff(found.samples[:8])
 
 
 def read_spy_json(data: bytes) -> None:
-    """What the agent gets from py-spy."""
-    dump = stacks.parse(data.decode("utf-8", "replace"))
-    stacks.render(1, [stacks.join(one, []) for one in dump.threads or ()])
-    stacks.explain(dump.error or "")
+    """What the agent gets from its samplers, and from a run's faulthandler."""
+    text = data.decode("utf-8", "replace")
+    for parse in (pyspy.parse, pystack.parse, faultdump.parse):
+        dump = parse(text)
+        dumps.failed(dump.error or text)
+    tids.writable_spans(text)
 
 
 def read_kernel(data: bytes) -> None:

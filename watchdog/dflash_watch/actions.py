@@ -35,7 +35,7 @@ FOR_SUSPICIONS, FOR_INCIDENTS = 12, 6
 class StackSource(Protocol):
     """Whoever can take a stack sample."""
 
-    def request_stacks(self, pid: int, label: str) -> None:
+    def request_stacks(self, pid: int, label: str, *, native: bool = False) -> None:
         """Ask; the sample arrives as a record."""
 
 
@@ -135,14 +135,15 @@ class Actions:
             return
         self._asked_s[key] = now_s
         refusal = DRY_RUN if self._dry_run else self._refusal(want, snapshot, now_s)
-        details = {"pid": want.pid, "label": want.label, "reason": want.reason}
+        details: dict[str, object] = {"pid": want.pid, "label": want.label, "reason": want.reason}
+        details |= {"native": True} if want.native else {}
         if refusal is not None:
             self._refused.append((want, refusal))
             outcome = "dry-run" if self._dry_run else refusal
             self._note_once(f"{want.pid} {outcome}", "stacks", outcome, **details)
             return
         self._note("stacks", "asked", **details)
-        self._stacks.request_stacks(want.pid, want.label)
+        self._stacks.request_stacks(want.pid, want.label, native=want.native)
 
     def _refusal(self, want: StackRequest, snapshot: Snapshot | None, now_s: float) -> str | None:
         if snapshot is None or want.label == ASKED:
@@ -177,7 +178,7 @@ class Actions:
             self._note(
                 "stacks", sample.error or "taken", pid=sample.pid, label=sample.label,
                 tool=sample.tool, mode=sample.mode, took_s=round(sample.duration_s, 4),
-                why=sample.note,
+                why=sample.note, did=list(sample.did) or None,
             )  # fmt: skip
 
     def refusals(self, t: float) -> tuple[StackSample, ...]:

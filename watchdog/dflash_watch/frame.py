@@ -439,6 +439,22 @@ class ThreadStack(Part, frozen=True, kw_only=True):
     cpu_ticks: int | None = None
     wchan: str | None = None
     syscall: str | None = None
+    call: str | None = None
+    """Name of that system call, on machines where the agent knows it."""
+    call_on: str | None = None
+    """What the call waits on: `fd 7, pipe:[123]`, the address of a futex."""
+    kernel_stack: tuple[str, ...] = ()
+    """Kernel functions, innermost first; only root may read them."""
+
+
+class Rung(Part, frozen=True, kw_only=True):
+    """One way to a stack sample, and what became of it."""
+
+    tool: str
+    how: str | None = None
+    """Where the tool is from: its path, or pushed by the watcher."""
+    outcome: str
+    """`taken`, or why it was passed over."""
 
 
 class StackSample(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="stacks"):
@@ -461,6 +477,10 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     """Where a pasted text says so."""
     command: str | None = None
     """Command line of the process, as the tool printed it."""
+    ladder: tuple[Rung, ...] = ()
+    """The ways that were tried, in order; the last one was taken."""
+    did: tuple[str, ...] = ()
+    """What was done to the process beyond reading: a signal sent, threads stopped."""
 
 
 class LinkChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="link"):

@@ -31,7 +31,7 @@ class Source(Protocol):
     def get(self, timeout_s: float) -> Record | None:
         """The next record, None when none came in time; EOFError when there will be no more."""
 
-    def request_stacks(self, pid: int, label: str) -> None:
+    def request_stacks(self, pid: int, label: str, *, native: bool = False) -> None:
         """Ask for a stack sample; it arrives as a record."""
 
     def retry_now(self) -> None:

@@ -141,6 +141,8 @@ class StackRequest(Record, frozen=True, kw_only=True):
     """`census` (healthy, thread names), `A` (suspicion), `B`, `C` (confirmation), ASKED."""
     pid: int
     reason: str
+    native: bool = False
+    """C frames too: stops the process meanwhile; only a person asks for that."""
 
 
 class IncidentStage(StrEnum):

@@ -47,6 +47,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     pid: int
     label: str
     until_s: float
+    native: bool = False
 
 
 class Session:
@@ -87,7 +88,8 @@ class Session:
         self._side: HostSide | None = None
         self._link: AgentLink | None = None
         self._hello: Hello | None = None
-        self._was_up = self._tool_sent = False
+        self._was_up = self._tool_sent = self._needs_tool = False
+        self._no_tool: str | None = None
         self._loss: str | None = None
         self._attempt, self._last_seq = 0, -1
         self._begun_s = clock.monotonic_s()
@@ -120,10 +122,16 @@ class Session:
         """Closed, or given up for good, and everything has been taken."""
         return self._closing.is_set() and self._records.empty()
 
-    def request_stacks(self, pid: int, label: str) -> None:
-        """Ask for a stack sample; exactly one arrives as a record, with `error` if it failed."""
+    def request_stacks(self, pid: int, label: str, *, native: bool = False) -> None:
+        """Ask for a stack sample; exactly one arrives as a record, with `error` if it failed.
+
+        Args:
+            pid: the process, as counted over there.
+            label: handed back.
+            native: C frames too, for which the process is stopped a moment.
+        """
         until_s = self._clock.monotonic_s() + _STACKS_S
-        self._orders.put(_Wanted(pid, label, until_s))
+        self._orders.put(_Wanted(pid, label, until_s, native))
         self._wake()
 
     def set_pace(self, every_s: float) -> None:
@@ -180,6 +188,7 @@ class Session:
         link.start(program.code, self._config())
         self._link = link
         self._hello, self._last_seq, self._tool_sent = None, -1, False
+        self._no_tool, self._needs_tool = None, False
         try:
             while not self._closing.is_set():
                 self._obey(link)
@@ -236,6 +245,9 @@ class Session:
                     self._put(record)
                     self._look_for_gpus(record)
             case StackSample():
+                self._needs_tool = self._needs_tool or (
+                    record.tool == "kernel" and record.threads != ()
+                )
                 self._put(record)
                 self._forget(record)
             case Reply():
@@ -294,15 +306,22 @@ class Session:
                 link.ask("pace", every_s=order)
 
     def _ask_stacks(self, link: AgentLink, wanted: _Wanted) -> None:
+        """Pass it on; before the first one our py-spy, where there is none or it gave nothing."""
         hello = self._hello
-        if hello is not None and not hello.tools.get(tool.NAME) and not self._tool_sent:
+        has_one = hello is not None and bool(hello.tools.get(tool.NAME)) and not self._needs_tool
+        if hello is not None and not has_one and not self._tool_sent:
             self._tool_sent = True
-            binary = tool.read_tool(hello.machine)
-            if binary is not None:
-                link.send_tool(tool.NAME, binary)
-                digest = hashlib.sha256(binary).hexdigest()
-                self._note("tool", "sent", name=tool.NAME, bytes=len(binary), sha256=digest)
-        self._wanted[link.ask("stacks", pid=wanted.pid, label=wanted.label)] = wanted
+            offered = tool.read_tool(hello.machine)
+            if isinstance(offered, bytes):
+                link.send_tool(tool.NAME, offered)
+                digest = hashlib.sha256(offered).hexdigest()
+                self._note("tool", "sent", name=tool.NAME, bytes=len(offered), sha256=digest)
+            else:
+                self._no_tool = offered
+        keys: dict[str, object] = {"native": True} if wanted.native else {}
+        if self._no_tool is not None:
+            keys["no_tool"] = self._no_tool
+        self._wanted[link.ask("stacks", pid=wanted.pid, label=wanted.label, **keys)] = wanted
 
     def _answered(self, reply: Reply) -> None:
         wanted = self._wanted.pop(reply.id, None)

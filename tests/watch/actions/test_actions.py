@@ -37,7 +37,7 @@ class Asked:
     def __init__(self) -> None:
         self.asked: list[tuple[int, str]] = []
 
-    def request_stacks(self, pid: int, label: str) -> None:
+    def request_stacks(self, pid: int, label: str, *, native: bool = False) -> None:
         self.asked.append((pid, label))
 
 

@@ -66,7 +66,7 @@ class Script:
             self.clock.sleep(timeout_s)
         return record
 
-    def request_stacks(self, pid: int, label: str) -> None:
+    def request_stacks(self, pid: int, label: str, *, native: bool = False) -> None:
         self.asked.append((pid, label))
 
     def close(self) -> None:

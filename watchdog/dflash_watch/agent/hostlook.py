@@ -15,6 +15,7 @@ from dflash_watch.agent.child import Child
 from dflash_watch.agent.container import locate
 from dflash_watch.agent.cost import CostMeter
 from dflash_watch.agent.kernelwho import KernelWho
+from dflash_watch.agent.means import Means
 from dflash_watch.agent.memory import READS
 from dflash_watch.agent.probes.gpus import GpuSource
 from dflash_watch.agent.probes.kernel import KernelReader
@@ -88,9 +89,9 @@ class HostLook:
         gpus = self._gpus.child.pid if self._gpus is not None else None
         return [pid for pid in (self._lock.pid, READS.pid, gpus) if pid is not None]
 
-    def tool_directories(self, _pid: int) -> List[str]:
+    def stack_means(self) -> Means:
         """None: stacks are taken inside."""
-        return []
+        return Means()
 
     def close(self) -> None:
         """End the children; let go of descriptors."""

@@ -11,6 +11,7 @@ from dflash_watch.agent import proc
 from dflash_watch.agent.cost import CostMeter
 from dflash_watch.agent.files import Files
 from dflash_watch.agent.logsources import SourceFinder, is_unbuffered
+from dflash_watch.agent.means import Means, declared_in
 from dflash_watch.agent.memory import READS
 from dflash_watch.agent.probes.code import CodeSource
 from dflash_watch.agent.probes.host import HostSource
@@ -19,7 +20,6 @@ from dflash_watch.agent.probes.panes import PaneSource
 from dflash_watch.agent.probes.processes import ProcessReader
 from dflash_watch.agent.probes.threads import HELD_THREADS, ThreadReader, run_delay_s
 from dflash_watch.agent.run import RunView
-from dflash_watch.agent.tools import directories_of
 from dflash_watch.agent.writers import refusal
 
 MANY_THREADS_EVERY_S = 5.0
@@ -117,13 +117,9 @@ class Look:
         living = [each.child for each in sources if each is not None and each.child is not None]
         return [each.pid for each in [*living, READS] if each.pid is not None]
 
-    def tool_directories(self, pid: int) -> List[str]:
-        """Where the environment of the run's Python keeps its tools."""
-        return [
-            place
-            for each in dict.fromkeys([pid, *self.run.pids[:4]])
-            for place in directories_of(self._root, each)
-        ]
+    def stack_means(self) -> Means:
+        """What the run itself offers for a stack sample."""
+        return Means(near=tuple(self.run.pids[:4]), declared=declared_in(self.run.manifest))
 
     def close(self) -> None:
         """End the children; let go of descriptors."""

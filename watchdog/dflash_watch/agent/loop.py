@@ -99,7 +99,7 @@ class Loop:
 
     def run(self) -> str:
         """Serve until the end; says why it ended."""
-        tools = {"py-spy": self._tools.find("py-spy", [])}
+        tools = {"py-spy": self._tools.find("py-spy")}
         self._sender.send(hello("/proc", self._code_sha256, tools))
         due_s = time.monotonic()
         try:
@@ -187,9 +187,12 @@ class Loop:
         pid = request.get("pid")
         if not isinstance(pid, int) or pid <= 0:
             return f"stacks: pid expected, got {pid!r}"
-        near = self._look.tool_directories(pid)
-        tool = self._tools.find("py-spy", near)
-        return self._stacks.start(request.get("id"), pid, str(request.get("label") or ""), tool)
+        means = self._look.stack_means()._replace(
+            pushed=self._tools.pushed("py-spy"),
+            not_pushed=str(request.get("no_tool") or self._tools.problem or "")[:300] or None,
+            native=request.get("native") is True,
+        )
+        return self._stacks.start(request.get("id"), pid, str(request.get("label") or ""), means)
 
 
 def reply_to(number: Any, error: Optional[str] = None) -> Dict[str, Any]:

@@ -1,242 +1,270 @@
 """Stacks of one process at one moment, joined with what the kernel says of each thread.
 
-Always py-spy without blocking: its default mode stops every thread of the target and waits for one
-in state D. Runs in a disposable child. Where no stacks can be had the kernel's view stands in,
-with the reason and the next step.
+A ladder, the first rung that bears is taken: py-spy without blocking (found in the run's
+environment, on PATH, in the usual places, or pushed), pystack without blocking, the run's own
+faulthandler where the run declared it, else the kernel's view. No rung of it stops a thread: a
+sampler that does would wait for a thread in state D with all others stopped. Runs in a disposable
+child; which rungs were tried, and why they were passed over, is told with each sample.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from dflash_watch.agent import proc
+from dflash_watch.agent import dumps, faultdump, proc, pyspy, pystack, rights, tids, tools
+from dflash_watch.agent.aftermath import count_of, notes_on_states, set_free, tracer_of
+from dflash_watch.agent.dumps import Dump
+from dflash_watch.agent.kernelview import KernelView, kernel_view, machine
+from dflash_watch.agent.means import BUDGET_S, Means
+from dflash_watch.agent.memory import READS
 from dflash_watch.agent.probes.threads import ThreadReader
 
-TOOL_S = 5.0
 TRIES = 3
-MAX_OUTPUT_BYTES = 8 * 1024 * 1024
-MAX_FRAMES = 200
-
-# What py-spy says -> what it means and what to do; the first that fits.
-MEANINGS: Tuple[Tuple[str, str], ...] = (
-    (
-        r"Permission denied|Operation not permitted|elevated permissions|os error 13|os error 1\b",
-        "not allowed: be the process's user, or root with CAP_SYS_PTRACE, or set ptrace_scope 0",
-    ),
-    (
-        r"No such file|No such process|os error 3\b",
-        "the process is gone, or lives in another PID namespace",
-    ),
-    (
-        r"gil_thread_id|Unsupported version|free.?threaded",
-        "this Python is free-threaded or too new for this py-spy: use a newer one, or faulthandler",
-    ),
-    (
-        r"Failed to find python version|find a python interpreter",
-        "not a Python process, or an unusual build of Python",
-    ),
-    (r"Failed to suspend", "another tool traces it: see TracerPid"),
-    (r"Exec format error|os error 8\b", "this py-spy is for another machine type"),
-)
-PERMANENT = re.compile("|".join(pattern for pattern, _meaning in MEANINGS[:4]), re.IGNORECASE)
+HELD = "its memory gives no answer (a thread in there holds its map): a sampler would hang"
 
 
-class Dump(NamedTuple):
-    """What one run of the tool gave."""
-
-    threads: Optional[List[Dict[str, Any]]]
-    error: Optional[str]
-
-
-def take_stacks(root: str, pid: int, label: str, tool: Optional[str]) -> Dict[str, Any]:
-    """`frame.StackSample` of a process; bounded to about three times TOOL_S.
+def take_stacks(root: str, pid: int, label: str, means: Means) -> Dict[str, Any]:
+    """`frame.StackSample` of a process; bounded to BUDGET_S and one run of a tool.
 
     Args:
         root: `/proc`.
         pid: the process.
         label: handed back.
-        tool: path of py-spy; None: there is none.
+        means: what it may be taken with.
     """
     started_s, t = time.monotonic(), time.time()
-    before = proc.read_stat(root, pid)
     sample: Dict[str, Any] = {"type": "stacks", "t": round(t, 3), "pid": pid, "label": label}
+    before = proc.read_stat(root, pid)
     if before is None:
-        return dict(sample, tool="kernel", error=f"no process {pid} here")
-    dump = _dump(pid, tool)
-    rows = ThreadReader(root).read([pid], with_switches=False)[0].get(str(pid), [])
+        why = "is hidden from this user (hidepid): watch as its user or as root"
+        error = f"process {pid} {why}" if rights.is_hidden(pid) else f"no process {pid} here"
+        return dict(sample, tool="kernel", error=error)
+    states = [row[2] for row in _rows(root, pid)]
+    ladder = Ladder(root, pid, means, before, states, started_s + BUDGET_S)
+    dump = ladder.climb()
+    rows = _rows(root, pid)
     sample["duration_s"] = round(time.monotonic() - started_s, 3)
-    notes = notes_on_states(rows, before, proc.read_stat(root, pid))
+    after = proc.read_stat(root, pid)
+    view = KernelView(root, pid, machine())
+    notes = [*notes_on_states(rows, view, before, after), *filter(None, [dump.note])]
     if dump.threads is None:
-        sample.update(kernel_view(rows))
-        sample["error"] = dump.error
+        sample.update(kernel_view(view, rows), error=dump.error)
+        ladder.note("kernel", None, "taken")
     else:
-        threads = [join(thread, rows) for thread in dump.threads]
-        sample.update(tool="py-spy", threads=threads, raw=render(pid, threads))
+        sample.update(tool=ladder.tool, mode=ladder.mode, raw=dump.raw)
+        name_threads(root, pid, ladder.tool, dump.threads, [row[0] for row in rows])
+        by_tid = {row[0]: row for row in rows}
+        sample["threads"] = [join(thread, by_tid, view) for thread in dump.threads]
+    sample["ladder"] = ladder.rungs
+    if ladder.did:
+        sample["did"] = ladder.did
     if notes:
         sample["note"] = "; ".join(notes)
     return sample
 
 
-def kernel_view(rows: List[List[Any]]) -> Dict[str, Any]:
-    """Threads without frames: what the kernel alone tells."""
-    threads = [
-        {
-            "tid": row[0],
-            "name": row[1],
-            "state": row[2],
-            "cpu_ticks": row[3],
-            "wchan": row[6],
-            "syscall": row[7],
-        }
-        for row in rows
-    ]
-    lines = [
-        "thread {tid} {name}: state {state}, in {wchan}, system call {syscall}".format(**each)
-        for each in threads
-    ]
-    kept = [
-        {key: value for key, value in each.items() if value is not None or key == "tid"}
-        for each in threads
-    ]
-    return {"tool": "kernel", "threads": kept, "raw": "\n".join(lines)}
+def _rows(root: str, pid: int) -> List[List[Any]]:
+    return ThreadReader(root).read([pid], with_switches=False)[0].get(str(pid), [])
 
 
-def _dump(pid: int, tool: Optional[str]) -> Dump:
-    if tool is None:
-        return Dump(
-            None,
-            "no py-spy here: pip install py-spy in the run's environment, or let the watcher push"
-            " its own",
-        )
-    error = None
-    for _attempt in range(TRIES):
-        dump = run_tool(tool, pid)
+class Ladder:
+    """The rungs, from the best view to the last one that gives Python frames.
+
+    Args:
+        root: `/proc`.
+        pid: the process.
+        means: what may be used.
+        before: the process before anything was done.
+        states: of its threads, then.
+        end_s: no new attempt begins after this moment (monotonic).
+    """
+
+    def __init__(
+        self,
+        root: str,
+        pid: int,
+        means: Means,
+        before: proc.Stat,
+        states: List[str],
+        end_s: float,
+    ) -> None:
+        self._root, self._pid, self._means = root, pid, means
+        self._before, self._states, self._end_s = before, states, end_s
+        self.rungs: List[Dict[str, Any]] = []
+        self.did: List[str] = []
+        self.tool, self.mode = "kernel", "non-blocking"
+        self._refused: Optional[str] = None
+
+    def climb(self) -> Dump:
+        """The first rung that bears; without one, the reason that tells most."""
+        if self._before.state in "ZX":
+            return Dump(None, "the process has ended (zombie): there is nothing to look into")
+        self._directories = self._search_places()
+        dumps_tried = []
+        for rung in (self._native, self._pyspy, self._pystack, self._faulthandler):
+            dump = rung()
+            if dump is None:
+                continue
+            if dump.threads is not None:
+                return dump
+            dumps_tried.append(dump)
+        return dumps_tried[0]._replace(error=self._refused or dumps_tried[0].error)
+
+    def note(self, tool: str, how: Optional[str], outcome: str) -> None:
+        """One rung and what became of it."""
+        rung = {"tool": tool, "how": how, "outcome": outcome}
+        self.rungs.append({key: value for key, value in rung.items() if value is not None})
+
+    def _search_places(self) -> List[str]:
+        if self._means.directories is not None:
+            return self._means.directories
+        pids = dict.fromkeys([self._pid, *self._means.near])
+        own = [place for each in pids for place in tools.directories_of(self._root, each)]
+        return list(dict.fromkeys([*own, *tools.directories_here()]))
+
+    def _native(self) -> Optional[Dump]:
+        """Only on request, and never where stopping the process would hold it for long."""
+        if not self._means.native:
+            return None
+        refused = self._why_not_native()
+        if refused is not None:
+            self.note("py-spy --native", None, f"refused: {refused}")
+            return None
+        found = self._samplers()[:1]
+        if not found:
+            return None
+        dump = pyspy.dump(found[0].command[0], self._pid, native=True, user=found[0].user)
+        self.did.append("stopped all its threads for the time of a native dump")
+        self.did += set_free(self._root, self._pid, self._before.state)
+        self._settle("py-spy --native", found[0], dump)
         if dump.threads is not None:
-            return dump
-        error = dump.error
-        if error is not None and PERMANENT.search(error):
-            break
-    return Dump(None, explain(error or "py-spy gave nothing"))
+            self.mode = "blocking, native"
+        return dump
+
+    def _why_not_native(self) -> Optional[str]:
+        if self._is_held():
+            return HELD
+        blocked = self._states.count("D")
+        if blocked:
+            return f"{count_of(blocked)} in state D would keep all others stopped"
+        if any(state in "Tt" for state in [*self._states, self._before.state]):
+            return "it is stopped already"
+        tracer = tracer_of(self._root, self._pid)
+        return f"process {tracer} traces it" if tracer else None
+
+    def _samplers(self) -> List[tools.Found]:
+        """Each py-spy there is, the run's own first."""
+        found = []
+        path = tools.which(pyspy.NAME, self._directories)
+        if path is not None:
+            found.append(tools.Found([path], path, tools.guest_user(self._root, self._pid, path)))
+        if self._means.pushed is not None:
+            found.append(tools.Found([self._means.pushed], "pushed by the watcher"))
+        return found
+
+    def _is_held(self) -> bool:
+        """Whoever reads its memory now would hang: seen when its places were searched."""
+        return READS.problem([self._pid]) is not None
+
+    def _pyspy(self) -> Dump:
+        if self._is_held():
+            self._refused = HELD
+            self.note(pyspy.NAME, None, HELD)
+            return Dump(None, HELD)
+        found = self._samplers()
+        dump = Dump(None, self._no_pyspy())
+        if not found:
+            self.note(pyspy.NAME, None, str(dump.error))
+        for one in found:
+            dump = self._try_pyspy(one)
+            self._settle(pyspy.NAME, one, dump)
+            if dump.threads is not None or dump.kind == dumps.GONE:
+                break
+        if len(found) == 1 and self._means.not_pushed and dump.threads is None:
+            self.note(pyspy.NAME, "pushed by the watcher", self._means.not_pushed)
+        return dump
+
+    def _try_pyspy(self, found: tools.Found) -> Dump:
+        """Without blocking a reading can be torn: three tries, while there is time."""
+        dump = Dump(None, "no time left for it")
+        for _attempt in range(TRIES):
+            if time.monotonic() > self._end_s:
+                break
+            dump = pyspy.dump(found.command[0], self._pid, user=found.user)
+            if dump.threads is not None or dump.kind != dumps.TORN:
+                break
+        return dump
+
+    def _no_pyspy(self) -> str:
+        why = self._means.not_pushed or "the watcher has sent none"
+        return f"no py-spy here ({why}): pip install py-spy in the run's environment"
+
+    def _pystack(self) -> Dump:
+        if self._refused is not None:
+            same = "the same" if self._refused == HELD else "needs the same right"
+            self.note(pystack.NAME, None, same)
+            return Dump(None, same)
+        command = tools.find_pystack(self._directories)
+        if command is None:
+            self.note(pystack.NAME, None, "none in the run's environment")
+            return Dump(None, "no pystack here")
+        if time.monotonic() > self._end_s:
+            self.note(pystack.NAME, command[0], "no time left for it")
+            return Dump(None, "no time left for it")
+        user = tools.guest_user(self._root, self._pid, command[0])
+        dump = pystack.dump(command, self._pid, user)
+        self._settle(pystack.NAME, tools.Found(command, command[0], user), dump)
+        return dump
+
+    def _faulthandler(self) -> Dump:
+        dump = faultdump.dump(self._root, self._pid, self._means.declared, self._before.start_ticks)
+        self.did += dump.did
+        self._settle(faultdump.NAME, None, dump)
+        if dump.threads is not None and self._means.declared is not None:
+            self.mode = f"signal {self._means.declared.number}"
+        return dump
+
+    def _settle(self, name: str, found: Optional[tools.Found], dump: Dump) -> None:
+        """Note the rung; why the kernel refuses is told in words of our own."""
+        how = found.how if found else None
+        if dump.threads is not None:
+            self.tool = name.partition(" ")[0]
+            self.note(name, how, "taken")
+        elif dump.kind == dumps.NOT_ALLOWED and found is not None and found.user is not None:
+            self.note(name, how, f"not allowed as uid {found.user[0]}")
+        elif dump.kind == dumps.NOT_ALLOWED:
+            why = rights.why_refused(rights.read_rights(self._root, self._pid))
+            self._refused = f"not allowed: {why}"
+            self.note(name, how, self._refused)
+        else:
+            self.note(name, how, dump.error or "failed")
 
 
-def run_tool(tool: str, pid: int) -> Dump:
-    """One non-blocking dump under a kill timer."""
-    command = [tool, "dump", "--json", "--nonblocking", "--full-filenames", "--pid", str(pid)]
-    import subprocess  # late: this runs in a child only
-
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TOOL_S,
-            check=False,
-            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
-        )
-    except subprocess.TimeoutExpired:
-        return Dump(None, f"py-spy: no answer in {TOOL_S:.0f} s, ended")
-    except OSError as error:
-        return Dump(None, f"py-spy cannot be started: {error}")
-    if done.returncode != 0:
-        text = done.stderr.decode("utf-8", "replace").strip()
-        return Dump(None, text[:1000] or f"py-spy ended with {done.returncode} and said nothing")
-    return parse(done.stdout[:MAX_OUTPUT_BYTES].decode("utf-8", "replace"))
-
-
-def parse(text: str) -> Dump:
-    """Threads out of `py-spy dump --json`; a torn reading is an error to retry."""
-    try:
-        threads = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return Dump(None, f"py-spy: its answer is no JSON: {error}")
-    if not isinstance(threads, list) or not all(isinstance(each, dict) for each in threads):
-        return Dump(None, "py-spy: its answer is no list of threads")
-    parsed = [_thread(each) for each in threads]
-    if not any(thread["frames"] for thread in parsed):
-        return Dump(None, f"py-spy: torn reading, no frames in any of {len(parsed)} threads")
-    return Dump(parsed, None)
-
-
-def _thread(record: Dict[str, Any]) -> Dict[str, Any]:
-    told = record.get("frames")
-    frames = [
-        [
-            str(frame.get("name") or "?"),
-            str(frame.get("filename") or "?"),
-            _number(frame.get("line")),
-        ]
-        for frame in (told if isinstance(told, list) else ())
-        if isinstance(frame, dict)
-    ]
-    name = record.get("thread_name")
-    return {
-        "tid": record.get("os_thread_id"),
-        "name": name if isinstance(name, str) else None,
-        "frames": frames[:MAX_FRAMES],
-        "active": record.get("active"),
-        "owns_gil": record.get("owns_gil"),
-    }
-
-
-def _number(value: Any) -> int:
-    return int(value) if isinstance(value, int) else 0
-
-
-def join(thread: Dict[str, Any], rows: List[List[Any]]) -> Dict[str, Any]:
-    """A thread with its state, ticks, wchan and system call, where its number is known."""
-    joined = dict(thread)
-    for row in rows:
-        if row[0] == thread["tid"]:
-            joined["name"] = thread["name"] or row[1]
-            joined.update(state=row[2], cpu_ticks=row[3], wchan=row[6], syscall=row[7])
-            break
-    return {key: value for key, value in joined.items() if value is not None or key == "tid"}
-
-
-def render(pid: int, threads: List[Dict[str, Any]]) -> str:
-    """The text that people know: a head line a thread, frames below, innermost first."""
-    lines = [f"Process {pid}"]
+def name_threads(
+    root: str, pid: int, tool: str, threads: List[Dict[str, Any]], here: List[int]
+) -> None:
+    """Give each thread its number as counted here, and the main one its name."""
+    nameless = [one["ident"] for one in threads if one["tid"] is None and one.get("ident")]
+    if nameless:
+        main = next((one["ident"] for one in threads if one["name"] == "MainThread"), None)
+        if tool == faultdump.NAME:
+            main = faultdump.main_of(threads)
+        found = tids.by_stack(root, pid, nameless, here, main)
+    else:
+        found = tids.inner_tids(root, pid, here) or {}
     for thread in threads:
-        marks = [
-            thread.get("state") or "",
-            "gil" if thread.get("owns_gil") else "",
-            thread.get("wchan") or "",
-        ]
-        head = "+".join(mark for mark in marks if mark)
-        lines.append(
-            'Thread {} ({}): "{}"'.format(thread.get("tid"), head, thread.get("name") or "?")
-        )
-        lines += [f"    {name} ({file}:{line})" for name, file, line in thread.get("frames", ())]
-    return "\n".join(lines)
+        key = thread.get("ident") if thread["tid"] is None else thread["tid"]
+        thread["tid"] = found.get(key or 0, thread["tid"])
+        if thread["tid"] == pid and thread["name"] is None:
+            thread["name"] = "MainThread"
 
 
-def explain(error: str) -> str:
-    """The tool's words in short, and what to do about them."""
-    said = re.sub(r"\s+", " ", error).strip()[:300]
-    for pattern, meaning in MEANINGS:
-        if re.search(pattern, error, re.IGNORECASE):
-            return f"{meaning} (py-spy: {said})"
-    return said
-
-
-def notes_on_states(
-    rows: List[List[Any]], before: proc.Stat, after: Optional[proc.Stat]
-) -> List[str]:
-    """What a reader must know: threads in D, a stopped target, and whether it was so before."""
-    notes = []
-    blocked = sum(1 for row in rows if row[2] == "D")
-    if blocked:
-        notes.append(f"{blocked} threads in state D (uninterruptible)")
-    if before.state in "Tt":
-        notes.append(f"the process was stopped (state {before.state}) before the sample")
-    elif after is not None and after.state in "Tt":
-        notes.append(
-            f"the process is stopped (state {after.state}) since the sample: continue it with"
-            " kill -CONT"
-        )
-    if after is None:
-        notes.append("the process ended during the sample")
-    return notes
+def join(thread: Dict[str, Any], by_tid: Dict[int, List[Any]], view: KernelView) -> Dict[str, Any]:
+    """A thread with its state, ticks, wchan and system call, where its number is known."""
+    joined = {key: value for key, value in thread.items() if key != "ident"}
+    row = by_tid.get(thread["tid"] or 0)
+    if row is not None:
+        joined["name"] = thread["name"] or row[1]
+        joined.update(view.of(row, with_stack=row[2] == "D"))
+    return {key: value for key, value in joined.items() if value is not None or key == "tid"}

@@ -196,6 +196,9 @@ def dump_parser() -> Parser:
     parser.add_argument("--samples", metavar="N", default="2", help="samples a process (2)")
     parser.add_argument("--apart-s", metavar="S", default="1", help="seconds between samples (1)")
     parser.add_argument("--deadline-s", metavar="S", default="30", help="give up after (30)")
+    parser.add_argument(
+        "--native", action="store_true", help="C frames too; stops the process for some 50 ms"
+    )
     _add_where(parser)
     _add_which(parser)
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 
 from dflash_watch.actions import Actions
@@ -22,6 +23,7 @@ from dflash_watch.session import Session
 
 MAX_PROCESSES = 16
 CLOSE_S = 0.3
+logger = logging.getLogger(__name__)
 
 
 class Dump:
@@ -56,10 +58,11 @@ class Dump:
                 newest = record
         raise LinkError(f"no answer within {self._deadline_s:g} s")
 
-    def take(self, pids: list[int], label: str) -> list[StackSample]:
+    def take(self, pids: list[int], label: str, *, native: bool = False) -> list[StackSample]:
         """One sample of each process; those that do not come in time are left out."""
         for pid in pids:
-            self._actions.take_stacks(StackRequest(label=label, pid=pid, reason="dump"))
+            want = StackRequest(label=label, pid=pid, reason="dump", native=native)
+            self._actions.take_stacks(want)
         missing, samples = set(pids), []
         while missing and (record := self._next()) is not None:
             if isinstance(record, StackSample) and record.pid in missing and record.label == label:
@@ -101,21 +104,24 @@ def run(given: Namespace, _context: Context) -> int:
         for number in range(1, count + 1):
             if number > 1:
                 dump.rest(apart_s)
-            samples += dump.take(pids, str(number))
+            samples += dump.take(pids[:MAX_PROCESSES], str(number), native=given.native)
     finally:
         session.close()
         file.close(CLOSE_S)
+    if len(pids) > MAX_PROCESSES:
+        rest = len(pids) - MAX_PROCESSES
+        logger.warning("%d processes, %d of them not sampled: name one by --pid", len(pids), rest)
     show(frame, samples, as_json=given.json)
     return EXIT_OK if any(sample.error is None for sample in samples) else EXIT_UNKNOWN
 
 
 def choose_pids(frame: Frame) -> list[int]:
-    """The run's Python processes, else its main process: the order of the tree, bounded."""
+    """The run's Python processes, else its main process: the order of the tree."""
     alive = [one for one in frame.processes or () if one.state not in ("Z", "X")]
     pids = [one.pid for one in alive if one.is_python]
     if not pids and frame.run.root_pid is not None:
         pids = [frame.run.root_pid]
-    return pids[:MAX_PROCESSES]
+    return pids
 
 
 def show(frame: Frame, samples: list[StackSample], *, as_json: bool) -> None:

@@ -67,7 +67,7 @@ class Replay:
             return 0.0
         return min(max(record.t - before, 0.0) / self._speed, LONGEST_PAUSE_S)
 
-    def request_stacks(self, pid: int, label: str) -> None:
+    def request_stacks(self, pid: int, label: str, *, native: bool = False) -> None:
         """Nothing: a recording has the samples that were taken."""
 
     def retry_now(self) -> None:

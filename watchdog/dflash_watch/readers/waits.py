@@ -97,6 +97,20 @@ _NOT_COMPILING = re.compile(
     r"|torch/_functorch/_aot_autograd/runtime_wrappers\.py$|torch/_inductor/(?:utils|output_code)\.py$"
 )
 
+_CALLS = {
+    "lock": "futex futex_waitv",
+    "sleep": "nanosleep clock_nanosleep",
+    "poll": "poll ppoll select pselect6 epoll_wait epoll_pwait epoll_pwait2",
+    "join": "wait4 waitid",
+    "socket": "recvfrom recvmsg sendto sendmsg connect accept accept4",
+    "file-lock": "flock",
+    "device": "ioctl",
+    "read": "read readv",
+    "output": "write writev",
+    "file": "pread64 pwrite64 fsync fdatasync getdents64 openat newfstatat statx",
+}
+_REASONS = {name: reason for reason, names in _CALLS.items() for name in names.split()}
+# The same by their numbers on x86_64, of records without names.
 _SYSCALLS = {
     "202": "lock",
     "35": "sleep",
@@ -242,4 +256,6 @@ def _kernel_reason(thread: ThreadStack) -> str | None:
         return "disk"
     if thread.state == "R" or thread.syscall == "running":
         return "none"
+    if thread.call is not None:
+        return _REASONS.get(thread.call)
     return _SYSCALLS.get((thread.syscall or "").split(" ")[0])

@@ -11,7 +11,7 @@ from dflash_watch.frame import StackSample
 from dflash_watch.model import EvidenceKind, Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
 from dflash_watch.render.markdown import fenced, inert
-from dflash_watch.render.stacktext import render_diff
+from dflash_watch.render.stacktext import ladder_lines, render_diff
 from dflash_watch.render.tables import moment
 from dflash_watch.steps import fill_section, place_values
 from dflash_watch.units import duration
@@ -149,6 +149,7 @@ def _stacks(
         out += [*fenced(text.splitlines()), ""]
     out += ["## Stacks", ""]
     readable = [sample for sample in samples if sample.threads]
+    out += [*(f"- {inert(line)}" for line in _ways(samples)), ""] if samples else []
     if not readable:
         errors = [sample.error for sample in samples if sample.error]
         why = incident.stacks_missing or (errors[0] if errors else "no sample came in time")
@@ -160,6 +161,15 @@ def _stacks(
         "One sample only, see stacks-1.txt: it shows where threads were, not whether they moved.",
         "",
     ]
+
+
+def _ways(samples: Sequence[StackSample]) -> list[str]:
+    """How the samples were taken, each way said once."""
+    told = [
+        f"by {sample.tool} ({sample.mode})" + "".join(f"; {line}" for line in ladder_lines(sample))
+        for sample in samples
+    ]
+    return list(dict.fromkeys(told))
 
 
 def _to_do(snapshot: Snapshot, playbook: Playbook | None, known: dict[str, object]) -> list[str]:

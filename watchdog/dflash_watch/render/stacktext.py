@@ -19,7 +19,7 @@ from dflash_watch.units import duration, percent
 from dflash_watch.window.waits import read_stack_waits
 
 NAMES_LIMIT = 12
-FRAMES_LIMIT = 60
+FRAMES_LIMIT, KERNEL_LIMIT = 60, 8
 MOST_TARGETS = 4
 """Threads named that could end a wait."""
 _CHANGE = {
@@ -43,6 +43,7 @@ def render_sample(sample: StackSample) -> str:
     out = [head]
     if sample.error:
         out.append(f"not readable: {sample.error}")
+    out += ladder_lines(sample)
     if sample.note:
         out.append(sample.note)
     groups = group_threads(sample)
@@ -54,6 +55,18 @@ def render_sample(sample: StackSample) -> str:
         out += ["", "idle by design:" if _has_frames([sample]) else UNREAD]
         out += [f"  {_names(group.threads)}: {_where(group)}" for group in folded]
     return "\n".join(out)
+
+
+def ladder_lines(sample: StackSample) -> list[str]:
+    """Where the tool was from, which better ways were passed over and why, what was done."""
+    out = [f"done to the process: {one}" for one in sample.did]
+    for rung in sample.ladder:
+        named = f"{rung.tool}, {rung.how}" if rung.how else rung.tool
+        if rung.outcome != "taken":
+            out.append(f"passed over: {named}: {rung.outcome}")
+        elif rung.how:
+            out.append(f"taken by {named}")
+    return out
 
 
 def render_diff(samples: Sequence[StackSample], ticks_per_s: int = 100) -> str:
@@ -110,6 +123,7 @@ def _group(group: Group) -> list[str]:
     out = [
         f"{count}{_names(group.threads)}: {WAIT_WORDS.get(group.wait, group.wait)}{_kernel(group)}"
     ]
+    out += [f"    {name} (kernel)" for name in group.threads[0].kernel_stack[:KERNEL_LIMIT]]
     for frame in group.frames[:FRAMES_LIMIT]:
         line = f":{frame.line}" if frame.line else ""
         out.append(f"    {frame.name} ({frame.file}{line})")
@@ -125,6 +139,9 @@ def _kernel(group: Group) -> str:
         parts.append("owns the interpreter lock")
     if first.state:
         parts.append(f"state {first.state}" + (f" in {first.wchan}" if first.wchan else ""))
+    if first.call:
+        on = {thread.call_on for thread in group.threads}
+        parts.append(f"{first.call}({first.call_on or ''})" if len(on) == 1 else first.call)
     return f" ({', '.join(parts)})" if parts else ""
 
 
