@@ -33,6 +33,9 @@ class Gap(Part, frozen=True, kw_only=True):
     reason: str
     since_s: float | None = None
     """For how long it has not answered."""
+    cause: str | None = None
+    """The reason as a word, where next steps differ by it. Of `gpu`: `no-library`, `not-loaded`,
+    `no-permission`, `lost`, `mismatch`, `unknown-error`, `no-answer`."""
 
 
 class ProcessSample(Part, frozen=True, kw_only=True):
@@ -216,6 +219,10 @@ class GpuSample(Part, frozen=True, kw_only=True):
     pci: str | None = None
     """Address on the bus, as kernel lines name the card."""
     processes: tuple[GpuProcess, ...] | None = None
+    mig: bool = False
+    """Cut into instances: the driver then gives no utilisation of the whole card."""
+    xids: tuple[int, ...] = ()
+    """Numbers that the driver's events told since the last look."""
 
 
 class Disk(Part, frozen=True, kw_only=True):

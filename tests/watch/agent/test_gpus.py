@@ -272,3 +272,61 @@ def test_links_that_are_up_are_counted_and_a_card_without_any_says_nothing(fake_
     rows = sampler().read()["gpus"]
     assert [row.get("nvlinks_active") for row in rows[:3]] == [18, 17, None]
     assert rows[2]["errors"] == {}
+
+
+def test_an_xid_comes_once_with_the_card_it_is_about_and_none_from_before(fake_nvml, sampler):
+    fake_nvml.xid(2, 31)
+    run = sampler()
+    assert not any("xids" in row for row in run.read()["gpus"])
+    fake_nvml.xid(5, 79)
+    fake_nvml.xid(5, 45)
+    rows = run.read()["gpus"]
+    assert [row.get("xids") for row in rows] == [None] * 5 + [[79, 45]] + [None] * 2
+    assert not any("xids" in row for row in run.read()["gpus"])
+
+
+def test_a_card_that_comes_back_is_not_registered_for_events_twice(fake_nvml, sampler):
+    run = sampler()
+    run.read()
+    fake_nvml.lose(3)
+    run.read()
+    fake_nvml.gpu(3, lost=0)
+    run.read()
+    fake_nvml.xid(3, 94)
+    assert run.read()["gpus"][3]["xids"] == [94]
+
+
+def test_the_last_word_of_a_lost_card_is_told_with_its_row(fake_nvml, sampler):
+    run = sampler()
+    run.read()
+    fake_nvml.xid(3, 79)
+    fake_nvml.lose(3)
+    row = run.read()["gpus"][3]
+    assert (row["state"], row["xids"]) == ("lost", [79])
+
+
+def test_without_events_the_rest_is_read_and_the_refusal_is_told(fake_nvml, sampler):
+    fake_nvml.refuse("nvmlDeviceRegisterEvents", 3)
+    row = sampler().read()["gpus"][0]
+    assert row["errors"] == {"xids": "not supported"}
+    assert row["power_watts"] == pytest.approx(78.3)
+
+
+def test_a_card_in_instances_says_so_and_what_it_cannot_tell_is_no_zero(fake_nvml, sampler):
+    fake_nvml.gpu(1, mig=1, util=90)
+    whole, cut = sampler().read()["gpus"][:2]
+    assert cut["mig"]
+    assert "mig" not in whole
+    assert "utilization_ratio" not in cut
+    assert {
+        cut["errors"][name] for name in ("utilization_ratio", "utilization_history", "gpm")
+    } == {"not supported"}
+    assert cut["power_watts"] == pytest.approx(78.3)
+
+
+def test_sixteen_cards_are_read_and_cards_that_differ_differ_in_what_they_tell(fake_nvml, sampler):
+    fake_nvml.gpus(16)
+    fake_nvml.gpu(7, gpm=0, links=-1)
+    rows = sampler().read()["gpus"]
+    assert [row["index"] for row in rows] == list(range(16))
+    assert [row["index"] for row in rows if row["errors"]] == [7]

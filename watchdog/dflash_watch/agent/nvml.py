@@ -14,7 +14,8 @@ from typing import Any, Dict, List, Optional
 import pynvml
 
 from dflash_watch.agent.memory import read_maps
-from dflash_watch.agent.nvmlerrors import explain, field_error
+from dflash_watch.agent.nvmlerrors import cause, explain, field_error
+from dflash_watch.agent.nvmlevents import Xids
 from dflash_watch.agent.nvmlgpu import Gpu
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -41,11 +42,12 @@ class Sampler:
     def __init__(self, root: str, library: Optional[str]) -> None:
         self._root, self._library = root, library
         self._gpus: List[Gpu] = []
+        self._xids = Xids()
         self._driver: Optional[str] = None
         self._is_open = False
 
     def read(self, pids: List[int]) -> Dict[str, Any]:
-        """`gpus` as `frame.GpuSample`s and `gpu_driver`, or `problem` and `retry_in_s`.
+        """`gpus` as `frame.GpuSample`s and `gpu_driver`, or `problem`, `cause` and `retry_in_s`.
 
         Args:
             pids: processes of the run, in whose number space GPU processes are looked up.
@@ -59,17 +61,28 @@ class Sampler:
                 pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
                 pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
             )
-            self._is_open = False
+            self._is_open, self._xids = False, Xids()
             rows = [gpu.failed_row(field_error(error)) for gpu in self._gpus]
             rest_s = RETRY_ABSENT_S if absent else RETRY_S
             return {
                 "problem": explain(error, self._root),
+                "cause": cause(error),
                 "retry_in_s": rest_s,
                 "gpus": rows or None,
             }
         now_s = time.monotonic()
         rows = [gpu.read(now_s, len(self._gpus), pids) for gpu in self._gpus]
+        self._add_xids(rows)
         return {"gpus": rows, "gpu_driver": self._driver}
+
+    def _add_xids(self, rows: List[Dict[str, Any]]) -> None:
+        """What the driver's events told; a lost card's last word belongs to its row too."""
+        for gpu, row in zip(self._gpus, rows):
+            refused = self._xids.watch(gpu.index, gpu.handle) if gpu.handle is not None else None
+            if refused is not None:
+                row["errors"]["xids"] = refused
+        for index, numbers in self._xids.read().items():
+            rows[index]["xids"] = numbers
 
     def _open(self, pids: List[int]) -> None:
         self._load(pids)

@@ -13,6 +13,21 @@ NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND = 4, 9, 12
 GPU_IS_LOST, MISMATCH, UNKNOWN = 15, 18, 999
 
 
+CAUSES = {
+    LIBRARY_NOT_FOUND: "no-library",
+    DRIVER_NOT_LOADED: "not-loaded",
+    NO_PERMISSION: "no-permission",
+    GPU_IS_LOST: "lost",
+    MISMATCH: "mismatch",
+    UNKNOWN: "unknown-error",
+}
+
+
+def cause(error: pynvml.NVMLError) -> Optional[str]:
+    """The same as a word that a program can go by (docs/frames.md); None for any other code."""
+    return CAUSES.get(int(error.value))
+
+
 def explain(error: pynvml.NVMLError, root: str) -> str:
     """Why there is no GPU view at all."""
     code = int(error.value)

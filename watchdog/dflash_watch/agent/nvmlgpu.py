@@ -44,8 +44,9 @@ class Gpu:
     """
 
     def __init__(self, index: int, root: str) -> None:
-        self._index = index
-        self._handle: Any = None
+        self.index = index
+        self.handle: Any = None
+        """NVML's; None until the card has answered."""
         self._constant: Dict[str, Any] = {}
         self._due_s: Dict[str, float] = {}
         self._kept: Dict[str, Any] = {}
@@ -64,9 +65,9 @@ class Gpu:
             pids: processes of the run.
         """
         self._pids = pids
-        row: Dict[str, Any] = {"index": self._index}
+        row: Dict[str, Any] = {"index": self.index}
         try:
-            if self._handle is None:
+            if self.handle is None:
                 self._identify()
             row.update(self._constant)
             for name, every_s, read in self._fields(num_gpus):
@@ -82,27 +83,30 @@ class Gpu:
 
     def failed_row(self, reason: str, state: str = "failed") -> Dict[str, Any]:
         """The row stays when the device does not answer: what it is, and why nothing else."""
-        self._handle = None
+        self.handle = None
         self._kept.clear()
         self._due_s.clear()
         return dict(
-            {"index": self._index, "state": state, "errors": {"device": reason}}, **self._constant
+            {"index": self.index, "state": state, "errors": {"device": reason}}, **self._constant
         )
 
     def _identify(self) -> None:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(self._index)
+        handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
         self._constant = {
             "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
             "name": _text(pynvml.nvmlDeviceGetName(handle)),
         }
         with suppress(pynvml.NVMLError):  # it only finds the card of a kernel line
             self._constant["pci"] = _text(pynvml.nvmlDeviceGetPciInfo(handle).busId)
-        self._handle = handle
+        with suppress(pynvml.NVMLError):  # most cards cannot be cut into instances at all
+            if pynvml.nvmlDeviceGetMigMode(handle)[0]:
+                self._constant["mig"] = True
+        self.handle = handle
         self._gpm.begin(handle)
 
     def _fields(self, num_gpus: int) -> List[Field]:
         """Name, seconds between readings, reader; a reader returns a dict or the field's value."""
-        handle = self._handle
+        handle = self.handle
         return [
             ("memory", 0.0, lambda: _memory(handle)),
             (
@@ -157,7 +161,7 @@ class Gpu:
             return
         first = name not in self._due_s
         # The first period is cut short by the GPU's place in line: not all are due together.
-        spread_s = every_s * (self._index / num_gpus) if first and num_gpus > 1 else 0.0
+        spread_s = every_s * (self.index / num_gpus) if first and num_gpus > 1 else 0.0
         self._due_s[name] = now_s + every_s - spread_s
         try:
             value = read()

@@ -2,7 +2,8 @@
  *
  * The file is FAKE_NVML_STATE, else state.txt beside this library; it is read again whenever it has
  * changed. One setting a line (see __init__.py): `gpus 8`, `init 18`, `hang nvmlDeviceGetPowerUsage`,
- * `refuse nvmlDeviceGetSamples 4`, `gpu 3 lost 1`, `gpu 0 power_mw 690000`, `gpu 0 process 418 9060000000`.
+ * `refuse nvmlDeviceGetSamples 4`, `gpu 3 lost 1`, `gpu 0 power_mw 690000`, `gpu 0 process 418 9060000000`,
+ * `xid 1 3 79` (a number that grows, the card, the Xid).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,19 +15,20 @@
 #include <unistd.h>
 
 enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15, MAX_GPUS = 16, MAX_RULES = 32,
-       MAX_PROCESSES = 16, UTIL_RING = 71, POWER_RING = 119 };
+       MAX_PROCESSES = 16, MAX_XIDS = 64, MAX_SETS = 4, TIMEOUT = 10, UTIL_RING = 71, POWER_RING = 119 };
 typedef unsigned int uint;
 typedef unsigned long long u64;
 typedef struct { char call[64]; int gpu, code, hang; } Rule;
 typedef struct {
-    int lost, util, temp_c, sm_mhz, ecc, gpm, links, num_processes, burst_ms;
+    int lost, util, temp_c, sm_mhz, ecc, gpm, links, mig, num_processes, burst_ms;
     uint power_mw, limit_mw;
     u64 reasons, used, total;
     double sm, tensor, dram, energy_mj;
     u64 energy_at_us;
     struct { uint pid; u64 bytes; uint sm; } process[MAX_PROCESSES];
 } Gpu;
-static struct { char driver[64]; int init, gpus, num_rules; Rule rule[MAX_RULES]; Gpu gpu[MAX_GPUS]; } S;
+typedef struct { int serial, gpu, number; } Xid;
+static struct { char driver[64]; int init, gpus, num_rules, num_xids; Rule rule[MAX_RULES]; Gpu gpu[MAX_GPUS]; Xid xid[MAX_XIDS]; } S;
 static struct timespec read_mtime;
 static off_t read_size = -1;
 
@@ -63,6 +65,7 @@ static void set_gpu(int i, const char *key, const char *value) {
     else if (!strcmp(key, "ecc")) g->ecc = number;
     else if (!strcmp(key, "gpm")) g->gpm = number;
     else if (!strcmp(key, "links")) g->links = number;
+    else if (!strcmp(key, "mig")) g->mig = number;
     else if (!strcmp(key, "reasons")) g->reasons = strtoull(value, NULL, 0);
     else if (!strcmp(key, "used")) g->used = strtoull(value, NULL, 0);
     else if (!strcmp(key, "total")) g->total = strtoull(value, NULL, 0);
@@ -92,6 +95,7 @@ static void refresh(void) {
     struct stat there;
     char line[512], call[64], rest[256], key[64];
     int index, code, length;
+    Xid xid;
     if (stat(state_path(), &there)) { if (!S.gpus) defaults(); return; }
     if (there.st_size == read_size && !memcmp(&there.st_mtim, &read_mtime, sizeof read_mtime)) return;
     FILE *file = fopen(state_path(), "r");
@@ -105,6 +109,8 @@ static void refresh(void) {
             set_gpu(index, key, line + length);
         else if (sscanf(line, "gpus %d", &index) == 1 && index >= 0 && index <= MAX_GPUS) S.gpus = index;
         else if (sscanf(line, "init %d", &code) == 1) S.init = code;
+        else if (S.num_xids < MAX_XIDS && sscanf(line, "xid %d %d %d", &xid.serial, &xid.gpu, &xid.number) == 3)
+            S.xid[S.num_xids++] = xid;
         else if (sscanf(line, "driver %63s", rest) == 1) strcpy(S.driver, rest);
         else if (S.num_rules < MAX_RULES) {
             Rule rule = {.gpu = -1};
@@ -154,6 +160,7 @@ __attribute__((visibility("default"))) const char *nvmlErrorString(int code) {
     case 4: return "Insufficient Permissions";
     case 6: return "Not Found";
     case 9: return "Driver Not Loaded";
+    case 10: return "Timeout";
     case 15: return "GPU is lost";
     case 18: return "RM has detected an NVML/RM version mismatch.";
     default: return "Unknown Error";
@@ -183,7 +190,13 @@ EXPORT nvmlDeviceGetMemoryInfo_v2(void *d, Memory2 *m) {
     m->total = g->total; m->reserved = 0; m->used = g->used; m->free = g->total - g->used;
     return OK;
 }
-EXPORT nvmlDeviceGetUtilizationRates(void *d, uint *u) { DEVICE(d); u[0] = g->util; u[1] = g->dram; return OK; }
+EXPORT nvmlDeviceGetMigMode(void *d, uint *current, uint *pending) { DEVICE(d); *current = *pending = g->mig; return OK; }
+EXPORT nvmlDeviceGetUtilizationRates(void *d, uint *u) {
+    DEVICE(d);
+    if (g->mig) return NOT_SUPPORTED;
+    u[0] = g->util; u[1] = g->dram;
+    return OK;
+}
 EXPORT nvmlDeviceGetPowerUsage(void *d, uint *mw) { DEVICE(d); *mw = g->power_mw; return OK; }
 EXPORT nvmlDeviceGetEnforcedPowerLimit(void *d, uint *mw) { DEVICE(d); *mw = g->limit_mw; return OK; }
 EXPORT nvmlDeviceGetTemperature(void *d, int sensor, uint *celsius) { (void)sensor; DEVICE(d); *celsius = g->temp_c; return OK; }
@@ -224,7 +237,7 @@ typedef struct { u64 stamp; union { double d; uint ui; u64 ull; } value; } Sampl
 /* Kind 0 is power at 50 Hz, kind 1 utilisation at 5 Hz; rings of 2.4 s and 14 s. A burst is on for half its length. */
 EXPORT nvmlDeviceGetSamples(void *d, int kind, u64 last, int *type, uint *count, Sample *samples) {
     DEVICE(d);
-    if (kind != 0 && kind != 1) return NOT_SUPPORTED;
+    if ((kind != 0 && kind != 1) || (kind && g->mig)) return NOT_SUPPORTED;
     u64 step = kind ? 200000 : 20000, now = now_us() / step * step, ring = kind ? UTIL_RING : POWER_RING;
     u64 first = now - (ring - 1) * step;
     if (last >= first) first = last / step * step + step;
@@ -272,12 +285,12 @@ typedef struct { int index; u64 at_us; } GpmSample;
 typedef struct { uint id; int code; double value; const char *text[3]; } GpmMetric;
 typedef struct { uint version, count; GpmSample *one, *two; GpmMetric metric[]; } GpmQuestion;
 typedef struct { uint version, supported; } GpmSupport;
-EXPORT nvmlGpmQueryDeviceSupport(void *d, GpmSupport *s) { DEVICE(d); s->supported = g->gpm; return OK; }
+EXPORT nvmlGpmQueryDeviceSupport(void *d, GpmSupport *s) { DEVICE(d); s->supported = g->gpm && !g->mig; return OK; }
 EXPORT nvmlGpmSampleAlloc(GpmSample **s) { ENTER(-1); *s = calloc(1, sizeof **s); return *s ? OK : 999; }
 EXPORT nvmlGpmSampleFree(GpmSample *s) { free(s); return OK; }
 EXPORT nvmlGpmSampleGet(void *d, GpmSample *s) {
     DEVICE(d);
-    if (!g->gpm) return NOT_SUPPORTED;
+    if (!g->gpm || g->mig) return NOT_SUPPORTED;
     s->index = index_;
     s->at_us = now_us();
     return OK;
@@ -292,5 +305,51 @@ EXPORT nvmlGpmMetricsGet(GpmQuestion *q) {
         q->metric[i].code = id == 2 || id == 5 || id == 10 ? OK : NOT_SUPPORTED;
         q->metric[i].value = id == 2 ? g->sm : id == 5 ? g->tensor : g->dram;
     }
+    return OK;
+}
+
+/* Events: a set sees what comes after the registration of a card, and sees it again for each registration more. */
+typedef struct { int used, seen[MAX_GPUS], times[MAX_GPUS], left, last; } EventSet;
+typedef struct { void *device; u64 type, data; uint gpu_instance, compute_instance; } EventData;
+static EventSet event_sets[MAX_SETS];
+static int newest_xid(void) {
+    int newest = 0;
+    for (int i = 0; i < S.num_xids; i++)
+        if (S.xid[i].serial > newest) newest = S.xid[i].serial;
+    return newest;
+}
+EXPORT nvmlEventSetCreate(EventSet **set) {
+    ENTER(-1);
+    for (int i = 0; i < MAX_SETS; i++)
+        if (!event_sets[i].used) {
+            event_sets[i] = (EventSet){.used = 1};
+            *set = &event_sets[i];
+            return OK;
+        }
+    return 999;
+}
+EXPORT nvmlEventSetFree(EventSet *set) { set->used = 0; return OK; }
+EXPORT nvmlDeviceGetSupportedEventTypes(void *d, u64 *types) { DEVICE(d); *types = 0x1f; return OK; }
+EXPORT nvmlDeviceRegisterEvents(void *d, u64 types, EventSet *set) {
+    DEVICE(d);
+    if (!set || !set->used || !(types & 8)) return INVALID;
+    set->times[index_]++;
+    set->seen[index_] = newest_xid();
+    return OK;
+}
+EXPORT nvmlEventSetWait_v2(EventSet *set, EventData *event, uint timeout_ms) {
+    ENTER(-1);
+    if (!set || !set->used) return INVALID;
+    if (set->left > 0) set->left--;
+    else {
+        int found = -1;
+        for (int i = 0; i < S.num_xids && found < 0; i++)
+            if (set->times[S.xid[i].gpu] && S.xid[i].serial > set->seen[S.xid[i].gpu]) found = i;
+        if (found < 0) { usleep(timeout_ms * 1000); return TIMEOUT; }
+        set->last = found;
+        set->seen[S.xid[found].gpu] = S.xid[found].serial;
+        set->left = set->times[S.xid[found].gpu] - 1;
+    }
+    *event = (EventData){&S.gpu[S.xid[set->last].gpu], 8, S.xid[set->last].number, ~0u, ~0u};
     return OK;
 }

@@ -73,7 +73,7 @@ class FakeNvml:
 
         Keys: `util` (percent), `burst_ms` (on and off for so long), `power_mw`, `limit_mw`,
         `temp_c`, `sm_mhz`, `reasons`, `ecc`, `links` (NVLinks that are up, -1: none at all), `used`
-        and `total` (bytes), `gpm` (0: not supported),
+        and `total` (bytes), `gpm` (0: not supported), `mig` (1: cut into instances),
         `sm`, `tensor`, `dram` (percent, through GPM).
         """
         for key, value in values.items():
@@ -87,6 +87,11 @@ class FakeNvml:
     def lose(self, index: int) -> None:
         """It falls off the bus: every call says 15 (GPU is lost)."""
         self.gpu(index, lost=1)
+
+    def xid(self, index: int, number: int) -> None:
+        """An event of the driver, seen by those who have registered for it before."""
+        serial = sum(key[0] == "xid" for key in self._lines) + 1
+        self._set(("xid", serial), f"xid {serial} {index} {number}")
 
     def init_error(self, code: int) -> None:
         """What nvmlInit returns: 9 not loaded, 18 version mismatch, 999 unknown, 0 well."""

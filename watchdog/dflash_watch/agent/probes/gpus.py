@@ -24,6 +24,7 @@ class GpuSource:
         self._sampler: Any = None
         self._resting_until_s = 0.0
         self._problem: Optional[str] = None
+        self._cause: Optional[str] = None
 
     def ask(self, pids: List[int], now_s: float) -> None:
         """Begin a reading unless one is on its way or the driver is to be left alone."""
@@ -35,21 +36,26 @@ class GpuSource:
         answer = self.child.collect(now_s, wait_s)
         silence = self.child.gap(now_s)
         if silence is not None:
-            gaps.append(dict(silence, source="gpu"))
+            gaps.append(dict(silence, source="gpu", cause="no-answer"))
             return {}
         if answer is None:
-            if self._problem is not None:
-                gaps.append({"source": "gpu", "reason": self._problem})
+            gaps.extend(self._gap())
             return {}
         self._problem = answer.get("problem") or answer.get("error")
+        self._cause = answer.get("cause")
+        gaps.extend(self._gap())
         if self._problem is not None:
-            gaps.append({"source": "gpu", "reason": self._problem})
             self._rest(answer, now_s)
         return {key: answer[key] for key in ("gpus", "gpu_driver") if answer.get(key) is not None}
 
     def close(self) -> None:
         """End the child."""
         self.child.close()
+
+    def _gap(self) -> List[Dict[str, Any]]:
+        if self._problem is None:
+            return []
+        return [{"source": "gpu", "reason": self._problem, "cause": self._cause}]
 
     def _rest(self, answer: Dict[str, Any], now_s: float) -> None:
         """No driver, or one that refuses: let the child go and try again later."""

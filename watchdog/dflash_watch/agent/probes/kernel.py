@@ -13,6 +13,7 @@ from typing import List, Optional, Tuple
 MATTERS = re.compile(
     r"oom[-_]kill|Out of memory|Killed process|Memory cgroup out of memory"
     r"|NVRM: |\bXid\b|fallen off the bus|nvidia-nvswitch"
+    r"|AER: .*(?:uncorrect|fatal)|(?:pcieport|pciehp).*(?:link down|surprise|not present)"
     r"|nfs: server .* not responding|blocked for more than \d+ seconds"
     r"|segfault at|general protection|I/O error|Machine check|hardware error",
     re.IGNORECASE,
