@@ -184,3 +184,131 @@ def test_work_on_somebody_elses_card_does_not_hide_a_stall():
     run.gpus = cards(lambda index: still if index < 2 else {})
     run.go(60)
     assert run.last.verdict == "stalled"
+
+
+def events(run: Timeline, index: int, *numbers: int) -> None:
+    """A look in which the driver's events tell these Xids of a card."""
+    before = run.gpus
+    run.gpus = cards(on(index, xids=numbers))
+    run.go(1)
+    run.gpus = before
+
+
+@pytest.mark.parametrize(
+    ("number", "failure"), [(79, "gpu-lost"), (94, "gpu-ecc"), (74, "nvlink-fault")]
+)
+def test_an_xid_that_came_as_an_event_names_failure_and_card_where_no_kernel_log_is_read(
+    number, failure
+):
+    run = begun()
+    events(run, 1, number)
+    run.freeze()
+    run.gpus = cards(lambda _: {"utilization_ratio": 0.0, "sm_ratio": 0.0})
+    run.go(60)
+    assert (run.last.verdict, run.last.failure, run.last.subject) == ("stalled", failure, "gpu1")
+
+
+@pytest.mark.parametrize("event_first", [True, False])
+def test_an_xid_that_came_both_ways_is_told_once(event_first):
+    run = begun()
+    steps = [lambda: events(run, 1, 94), lambda: kernel(run, "11:00", "94, pid=7, Contained")]
+    for step in steps if event_first else reversed(steps):
+        step()
+    run.go(3)
+    told = [one for one in run.last.symptoms if one.name == "logged-gpu-ecc"]
+    assert len(told) == 1
+    assert len(told[0].evidence) == 1
+    seen = run.engine.window.logs.signatures
+    assert [one.failure for one in seen if one.path == "kernel"] == ["gpu-ecc"]
+
+
+def test_an_event_about_somebody_elses_card_says_nothing():
+    run = begun()
+    events(run, 3, 79)
+    run.go(20)
+    assert run.last.failure == "healthy"
+    assert not run.last.symptoms
+
+
+def test_an_xid_that_no_playbook_knows_is_told_in_words_and_alarms_nobody():
+    run = begun()
+    kernel(run, "11:00", "45, pid=4242, name=python, Ch 00000008")
+    run.go(5)
+    told = [one for one in run.last.symptoms if one.name == "xid-told"]
+    assert [(one.subject, one.severity) for one in told] == [("gpu1", "info")]
+    assert "process 4242 python" in told[0].summary
+    assert "a program's own fault" in told[0].summary
+    assert (run.last.verdict, run.last.failure) == ("running", "healthy")
+
+
+def test_the_words_of_a_known_xid_stand_in_the_evidence():
+    run = begun()
+    kernel(run, "11:00", "48, pid=1234, DBE (double bit error) ECC Error")
+    run.freeze()
+    run.gpus = cards(lambda _: {"utilization_ratio": 0.0, "sm_ratio": 0.0})
+    run.go(60)
+    assert any("cannot be corrected: the hardware" in fact.text for fact in run.last.evidence)
+
+
+@pytest.mark.parametrize(("bus", "is_told"), [("11", True), ("13", False), ("42", False)])
+def test_a_line_of_the_bus_counts_only_when_it_names_a_card_of_the_run(bus, is_told):
+    run = begun()
+    line = f"pcieport 0000:0f:00.0: AER: Uncorrected (Fatal) error received: 0000:{bus}:00.0"
+    run.kernel = (f"[{run.boot_s:.6f}] {line}",)
+    run.go(1)
+    run.kernel = None
+    run.freeze()
+    run.gpus = cards(lambda _: {"utilization_ratio": 0.0, "sm_ratio": 0.0})
+    run.go(60)
+    assert run.last.verdict == "stalled"
+    assert (run.last.failure == "gpu-lost") is is_told
+
+
+def named(count: int, *left_out: int) -> Callable[[float], tuple[GpuSample, ...]]:
+    """Cards with UUIDs, numbered anew without those left out; the run is on 1 and 2."""
+
+    def at(_: float) -> tuple[GpuSample, ...]:
+        there = [one for one in range(count) if one not in left_out]
+        return tuple(
+            GpuSample(
+                index=index, uuid=f"GPU-{one}", pci=f"00000000:1{one}:00.0", sm_ratio=0.7,
+                memory_used_bytes=2**34 + one, utilization_ratio=0.9,
+                processes=(OWN if one in (1, 2) else OTHER,),
+            )
+            for index, one in enumerate(there)
+        )  # fmt: skip
+
+    return at
+
+
+def test_a_card_that_leaves_the_list_is_lost_and_those_that_move_up_keep_their_past():
+    run = Timeline.training(5)
+    run.gpus = named(4)
+    run.go(20)
+    run.gpus = named(4, 1)
+    run.go(3)
+    assert (run.last.failure, run.last.subject, run.last.severity) == (
+        "gpu-lost", "gpu1", "critical",
+    )  # fmt: skip
+    assert "not listed any more" in run.last.summary
+    tracks = run.engine.window.gpus.tracks
+    assert {index: one.uuid for index, one in tracks.items()} == {
+        0: "GPU-0", 1: "GPU-2", 2: "GPU-3",
+    }  # fmt: skip
+    assert all(len(one.looks) >= 20 for one in tracks.values())
+    run.gpus = named(4)
+    run.go(3)
+    assert run.last.failure == "healthy"
+    assert len(run.engine.window.gpus.tracks[1].looks) >= 20
+
+
+def test_somebody_elses_card_that_leaves_the_list_is_no_trouble_of_this_run():
+    run = Timeline.training(5)
+    run.gpus = named(4)
+    run.go(20)
+    run.gpus = named(4, 0)
+    run.go(5)
+    assert run.last.failure == "healthy"
+    run.gpus = named(4, 0, 3)
+    run.go(5)
+    assert run.last.failure == "healthy"

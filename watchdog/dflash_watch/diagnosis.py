@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -47,6 +47,8 @@ class Diagnosis:
     explains: tuple[str, ...]
     candidates: tuple[Candidate, ...]
     playbook: Playbook | None
+    steps: tuple[str, ...] = ()
+    """What to do next, not filled in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,13 @@ def diagnose(
         explains=tuple(dict.fromkeys([*explained, *hidden])),
         candidates=candidates,
         playbook=top.playbook,
+        steps=tuple(dict.fromkeys([*_own_steps(top), *top.playbook.next])),
     )
+
+
+def _own_steps(match: Match) -> Iterator[str]:
+    for one in match.required:
+        yield from one.next
 
 
 def find_roots(
@@ -280,4 +288,5 @@ def _unmatched(
         summary=why, since_t=None,
         evidence=tuple(dict.fromkeys([*told, *unseen]))[:MOST_EVIDENCE],
         explains=(), candidates=candidates, playbook=book,
+        steps=book.next if book is not None else (),
     )  # fmt: skip

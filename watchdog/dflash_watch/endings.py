@@ -97,7 +97,7 @@ def _perhaps_oom(view: View) -> bool:
 def _cause(view: View) -> str | None:
     """What ended the main process, where kernel or log tell."""
     pid = view.window.main_pid()
-    for line in reversed(view.window.kernel):
+    for line in reversed(view.window.kernel_log.lines):
         if re.search(rf"(?:[Kk]illed process |\bpid=){pid}\b", line):
             return f"kernel: {line[:160]}"
     told = view.window.hostside.killed([pid] if pid is not None else [])

@@ -324,7 +324,7 @@ class Engine:
             is_over=now.verdict in OVER,
         )  # fmt: skip
         views = views_of(window)
-        steps = found.playbook.next if found.playbook is not None else ()
+        steps = found.steps
         look = settling_look(views) if found.failure == "unknown" else None
         steps = (look, *steps) if look is not None else steps
         blind = now.verdict == Verdict.BLIND

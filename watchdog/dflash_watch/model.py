@@ -104,6 +104,8 @@ class Symptom(Record, frozen=True, kw_only=True):
     """False between the clear and the raise bound: keeps an incident alive, never opens one."""
     order: int = 0
     """Line of the log in which it stands first; of two equal causes the earlier one counts."""
+    next: tuple[str, ...] = ()
+    """Steps that this very observation calls for; they come before the playbook's."""
 
 
 class Inconclusive(Record, frozen=True, kw_only=True):

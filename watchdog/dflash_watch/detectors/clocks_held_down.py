@@ -17,15 +17,10 @@ from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, frames
 from dflash_watch.frame import GpuSample
 from dflash_watch.model import Severity, Source
+from dflash_watch.readers.clockreasons import ANY_HELD_DOWN, HELD_DOWN, in_words
 from dflash_watch.roles import cards_of_run
 from dflash_watch.units import percent
 from dflash_watch.window.gpuload import Look
-
-REASONS = {
-    0x40: "hardware thermal slowdown", 0x20: "too hot (software thermal slowdown)",
-    0x80: "the power supply brakes", 0x08: "hardware slowdown",
-}  # fmt: skip
-"""Bits of the driver that are no ordinary reason; idle (1) and its own power cap (4) are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +57,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         text = f"gpu{index} works at {clocks.get(index, 0):.0f} MHz"
         if others:
             text += f", {percent(clocks.get(index, 0) / statistics.median(others))} of its siblings"
-        text += f": {reason}" if reason is not None else ", the driver tells no reason"
+        text += f": {reason}" if reason is not None else f"; the driver's reason: {_told(looks)}"
         yield symptom(f"gpu{index}", Severity.WARNING, looks[0].t, text, Source.GPU)
 
 
@@ -73,20 +68,26 @@ def _clock(looks: Sequence[Look]) -> float | None:
 
 def _reason(looks: Sequence[Look], share: float) -> str | None:
     known = [look.reasons for look in looks if look.reasons is not None]
-    for bit, text in REASONS.items():
+    for bit, text in HELD_DOWN.items():
         if known and sum(bool(one & bit) for one in known) >= share * len(known):
             return text
     return None
 
 
+def _told(looks: Sequence[Look]) -> str:
+    """What the newest look says, where none of the grave reasons lasts."""
+    known = [look.reasons for look in looks if look.reasons is not None]
+    return in_words(known[-1]) if known else "not told"
+
+
 def _run(reasons: int, used: float) -> Example:
     def cards(_: int) -> tuple[GpuSample, ...]:
-        clock = 900 if reasons & 0xE8 else 1500
+        clock = 900 if reasons & ANY_HELD_DOWN else 1500
         return (
             GpuSample(index=0, utilization_ratio=used, sm_clock_mhz=clock, clock_reasons=reasons),
         )
 
-    hot = bool(reasons & 0xE8) and used > 0.3
+    hot = bool(reasons & ANY_HELD_DOWN) and used > 0.3
     return example(frames(35, gpus=cards), subject="gpu0" if hot else None)
 
 

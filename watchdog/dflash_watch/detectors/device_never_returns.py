@@ -59,6 +59,7 @@ def _by_card(view: View) -> Iterator[Answer]:
         if one.spins:
             since_t = min(one.card.reading_since_t, view.now_t)
             text = f"gpu{one.gpu} spins for {duration(view.now_t - since_t)}: {one.gpu_text}"
+            text += one.card.energy_text(since_t)
             yield symptom(f"gpu{one.gpu}", Severity.CRITICAL, since_t, text, Source.GPU)
 
 
@@ -70,7 +71,8 @@ def _card_of(view: View, worker: BeatWorker) -> GpuTrack | None:
 def _what(card: GpuTrack | None) -> str:
     if card is None or card.reading is None:
         return ""
-    return f"; its card: {card.reading.load.value}, {card.reading.text}"
+    text = f"; its card: {card.reading.load.value}, {card.reading.text}"
+    return text + card.energy_text(card.reading_since_t)
 
 
 def _run(sm: float, moves: float) -> Example:

@@ -1,6 +1,7 @@
-"""A GPU that the run uses is lost: the driver says so while it answers for others.
+"""A GPU that the run uses is lost: the driver says so, or lists it no more.
 
-Sees:       the state of each card, and which processes were listed there while it answered.
+Sees:       the state of each card, which cards are listed at all, by their UUIDs, and which
+            processes were listed there while it answered.
 Means:      the card fell off the bus; what ran on it cannot go on.
 Wrong when: nobody could tell which cards the run uses, and the lost one is somebody else's.
 Source:     docs/frames.md, GpuSample.
@@ -24,7 +25,7 @@ class Params:
 
 
 def detect(view: View, _params: Params) -> Iterator[Answer]:
-    """Cards in state `lost` that are the run's."""
+    """Cards in state `lost`, or gone from the list, that are the run's."""
     gpus, roles = view.window.gpus, gpu_roles(view.window, view.options)
     pids = view.window.tracks.pids() | {one.sample.pid for one in view.window.tracks.gone_processes}
     for index, track in gpus.tracks.items():
@@ -34,6 +35,15 @@ def detect(view: View, _params: Params) -> Iterator[Answer]:
         told = next(iter(track.sample.errors.values()), "the driver gives no reason")
         text = f"gpu{index} is lost: {told}"
         yield symptom(f"gpu{index}", Severity.CRITICAL, track.seen_t, text, Source.GPU)
+
+    for track in gpus.vanished.values():
+        index = track.sample.index
+        mine = index in roles if roles else not track.pids or bool(track.pids & pids)
+        if mine:
+            where = f" (bus {track.sample.pci})" if track.sample.pci else ""
+            text = f"gpu{index}{where} is not listed any more: the driver names"
+            text += f" {len(gpus.tracks)} cards, and numbers may have moved up"
+            yield symptom(f"gpu{index}", Severity.CRITICAL, track.seen_t, text, Source.GPU)
 
 
 def _run(user: int) -> Example:

@@ -9,14 +9,49 @@ Source:     docs/frames.md, Gap and GpuSample.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View, missing, symptom
 from dflash_watch.detectors.examples import example, frames
 from dflash_watch.frame import Gap, GpuSample
 from dflash_watch.model import Severity, Source
 from dflash_watch.units import duration
+
+SMI = "nvidia-smi on the host: does it answer there? Then the host's view is the one to watch"
+NODES = "ls -l /dev/nvidia* here and on the host: same nodes, same major numbers, readable?"
+LIBRARY = (
+    "cat /proc/driver/nvidia/version on the host against the library here: install the same"
+    " version here, or reload the driver once no job uses it"
+)
+RELOAD = (
+    "a systemd daemon-reload on the host takes the devices from running containers: start the"
+    " container anew once the run is over, with its device nodes given by name"
+)
+ADVICE: Mapping[str, tuple[str, ...]] = {
+    "mismatch": (
+        "leave running jobs alone: they keep what they have loaded, only new ones fail",
+        LIBRARY,
+    ),
+    "unknown-error": (
+        NODES,
+        RELOAD,
+    ),
+    "lost": (
+        "dmesg --ctime | grep -iE 'nvrm|xid|aer' on the host: which card, since when?",
+        "save what can be saved: a machine with a lost card has to be restarted",
+    ),
+    "not-loaded": (SMI, NODES),
+    "no-permission": (NODES, "watch as a user who may open them, or from the host"),
+    "no-library": (SMI, "put the host's own version of libnvidia-ml.so.1 into this container"),
+    "no-answer": (
+        "start no further tool against the driver: each one hangs as well",
+        "ps -e -o pid,stat,wchan:30,cmd | grep ' D' on the host: who else is held, and where?",
+    ),
+}
+"""Cause of the gap -> what to do about this very one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +74,8 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
             if gap.since_s is not None and gap.since_s >= 1:
                 text += f" (for {duration(gap.since_s)})"
             since_t = window.gap_since_t.get("gpu", view.now_t)
-            yield symptom("host", Severity.WARNING, since_t, text, Source.GPU)
+            unseen = symptom("host", Severity.WARNING, since_t, text, Source.GPU)
+            yield msgspec.structs.replace(unseen, next=ADVICE.get(gap.cause or "", ()))
         else:
             yield missing("host", f"GPUs: {gap.reason}")
         return
@@ -49,6 +85,8 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
             told = next(iter(sample.errors.values()), sample.state)
             text = f"gpu{index} is {sample.state}: {told}"
             yield symptom(f"gpu{index}", Severity.WARNING, track.seen_t, text, Source.GPU)
+        elif sample.mig and sample.utilization_ratio is None:
+            yield missing(f"gpu{index}", "what it does: it is cut into instances (MIG)")
 
 
 def _uses_gpus(view: View) -> bool:

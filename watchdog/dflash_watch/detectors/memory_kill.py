@@ -55,7 +55,7 @@ def _by_kernel(view: View) -> tuple[ProcessTrack, float, str] | None:
         victim = ended[told[0]]
         t = min(victim.track.gone_t or view.now_t, view.now_t)
         return victim, t, f"kernel of the host: {told[1][:160]}"
-    for line in reversed(view.window.kernel):
+    for line in reversed(view.window.kernel_log.lines):
         found = _VICTIM.search(line) if re.search(r"[Oo]ut of memory|oom-kill", line) else None
         who = ended.get(int(found[1])) if found else None
         if who is not None:

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from dflash_watch.frame import GpuSample
 from dflash_watch.model import Evidence, EvidenceKind, Severity, Source, Symptom
+from dflash_watch.readers.clockreasons import ANY_HELD_DOWN, in_words
 from dflash_watch.units import percent
 
 BUSY, RESTS = 0.95, 0.05
 SPIN_SHARE = 0.3
 """Of its power limit: a card that works draws more, one that waits in a kernel draws less."""
-HELD_DOWN = 0x8 | 0x20 | 0x40 | 0x80
-"""Hardware slowdown, software and hardware thermal slowdown, power brake."""
 WAIT_SHARE, LEAST_LINES = 0.6, 2
 _NUMBER = r"(\d{1,6}\.\d{1,6})"
 _PAIRS = (
@@ -49,8 +48,8 @@ def spinning(gpus: Sequence[GpuSample], t: float) -> Iterator[Symptom]:
 def held_down(gpus: Sequence[GpuSample], t: float) -> Iterator[Symptom]:
     """Cards whose driver says that their clock is held down."""
     for one in gpus:
-        if (one.clock_reasons or 0) & HELD_DOWN:
-            text = f"gpu{one.index}: the driver holds its clock down for heat or power"
+        if held := (one.clock_reasons or 0) & ANY_HELD_DOWN:
+            text = f"gpu{one.index}: the driver holds its clock down: {in_words(held)}"
             text += f" ({one.sm_clock_mhz} MHz)" if one.sm_clock_mhz is not None else ""
             yield _symptom("clocks-held-down", f"gpu{one.index}", t, text, Source.GPU)
 

@@ -6,8 +6,6 @@ long a run lasts. Runs nothing, decides nothing; the newest frame is kept whole.
 
 from __future__ import annotations
 
-import re
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +27,7 @@ from dflash_watch.window.gpus import Gpus
 from dflash_watch.window.held import HeldBack
 from dflash_watch.window.hostside import HostSide
 from dflash_watch.window.intake import clean_manifest
+from dflash_watch.window.kernellog import KernelLog
 from dflash_watch.window.kills import Kills
 from dflash_watch.window.logs import FeedFactory, Logs
 from dflash_watch.window.memory import Memory
@@ -46,11 +45,7 @@ AHEAD_S = 60.0
 """By so much at most a look of the host moves the clock beyond the newest frame."""
 USERS_WITHIN_S = 15.0
 """The driver tells within so long which processes use which card."""
-_OF_GPUS = re.compile(r"NVRM|\bS?Xid\b|nvidia|nvswitch|off the bus", re.IGNORECASE)
-"""Other kernel lines name processes by the host's numbers: whose those are cannot be told."""
-_STAMP = re.compile(r"\[\s*(\d+\.\d+)\]")
 Identity = tuple[int | None, int | None, str | None]
-_MEMORY_KILL = re.compile(r"(?i)\boom[-_ ]|out of memory|killed process")
 
 
 class Window:
@@ -91,9 +86,7 @@ class Window:
         self.code: CodeSample | None = None
         """Newest check of the source files."""
         self.code_t = 0.0
-        self.kernel: list[str] = []
-        self._kernel_due: list[tuple[float, str]] = []
-        self._kernel_seen: deque[str] = deque(maxlen=200)
+        self.kernel_log = KernelLog(self._matcher)
         self.kills, self.held = Kills(), HeldBack()
         self.rooms = Rooms()
 
@@ -169,7 +162,7 @@ class Window:
             self.kills.take_container(t, record.container.oom_kills)
             self.held.take_container(record.boot_s, record.container)
         told = [line.text for line in lines if line.about in {"container", "machine"}]
-        self._note_gpu_lines(told, t, record.boot_s)
+        self.kernel_log.note(told, t, record.boot_s)
         if self.frame is not None and t - self.data_t < AHEAD_S:
             self.now_t = max(self.now_t, t)
         return is_news
@@ -183,47 +176,16 @@ class Window:
         boot_s = self.hostside.frozen_boot_s
         return None if boot_s is None else max(self._on_frames_clock(boot_s), self.data_t)
 
-    def _note_gpu_lines(self, lines: Sequence[str], t: float, boot_s: float) -> None:
-        """Of new kernel lines those about GPUs wait for the search.
-
-        Container and host may read the same log.
-        """
-        for line in lines:
-            if not _OF_GPUS.search(line) or line in self._kernel_seen:
-                continue
-            self._kernel_seen.append(line)
-            stamp = _STAMP.match(line)
-            line_t = t - (boot_s - float(stamp[1])) if stamp else t
-            self._kernel_due.append((min(line_t, t), line))
-
     def _take_kernel(self, frame: Frame) -> None:
-        """Keep kernel lines, and search them once it can be known whose cards they are about."""
-        self.kernel.extend(frame.kernel or ())
-        del self.kernel[:-50]
-        self._note_gpu_lines(frame.kernel or (), frame.t, frame.boot_s)
+        """Search kernel lines and events once it can be known whose cards they are about."""
+        self.kernel_log.take(frame)
         waited_s = frame.t - (self.first_t or frame.t)
         if self.gpus.tells_users or "gpu" in self.gaps or waited_s > USERS_WITHIN_S:
-            for t, line in self._kernel_due:
-                self._search_kernel(t, line)
-            self._kernel_due.clear()
-
-    def _search_kernel(self, t: float, line: str) -> None:
-        """Signatures in a line, unless it is older than the run or about a stranger's card."""
-        if _MEMORY_KILL.search(line):
-            return  # whose process that was, the rule `memory-kill` knows
-        card, main = self.gpus.named_in(line), self.main()
-        age_s = main.sample.age_s if main is not None else None
-        if age_s is not None and t < self.now_t - age_s:
-            return
-        if card is not None and not self.gpus.is_used(card, self.tracks.pids()):
-            return
-        subject = "run" if card is None else f"gpu{card}"
-        for match in self._matcher.in_line(line):
-            fact = SignatureSeen(
-                t=t, path="kernel", text=line, meaning=match.signature.meaning,
-                failure=match.signature.failure, subject=subject,
-            )  # fmt: skip
-            self.logs.signatures.append(fact)
+            main = self.main()
+            age_s = main.sample.age_s if main is not None else None
+            begun_t = None if age_s is None else self.now_t - age_s
+            found = self.kernel_log.search(self.gpus, self.tracks.pids(), begun_t)
+            self.logs.signatures.extend(found)
 
     def _search_failures(self) -> None:
         """Signatures in the tracebacks of workers that failed."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import statistics
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from dflash_watch.frame import GpuSample
 from dflash_watch.window.gpuload import (
     ASLEEP,
+    FULL,
+    SM_LITTLE,
+    SPIN_W,
     SPINNING,
     Look,
     PowerLine,
@@ -48,6 +51,11 @@ class GpuTrack:
     """Errors that could not be corrected, when they were first read."""
     most_links: int | None = None
     """NVLinks that were up at best."""
+    uuid: str | None = None
+    energy: tuple[float, float] | None = None
+    """When its energy counter was read last, and what it said in joules."""
+    energy_watts: tuple[float, float] | None = None
+    """Mean power between the last two of these readings, and the seconds between them."""
     reading: Reading | None = None
     """What it does, over the newest seconds."""
     reading_since_t: float = 0.0
@@ -55,13 +63,17 @@ class GpuTrack:
 
     def take(self, sample: GpuSample, t: float) -> None:
         """Take one reading; a lost GPU keeps its last good one."""
+        self.uuid = sample.uuid or self.uuid
         if sample.state != "ok":
             self.sample, self.reading = sample, None
             return
         self.sample, self.seen_t = sample, t
         self._note_health(sample)
+        self._note_energy(sample.energy_joules, t)
         util = _mean(sample.utilization_history, sample.utilization_ratio)
         power = _mean(sample.power_history_watts, sample.power_watts)
+        if power is None and self.energy_watts is not None:
+            power = self.energy_watts[0]  # a card that tells no power may still count its energy
         look = Look(
             t, util, power, sample.sm_ratio, sample.memory_used_bytes, sample.tensor_ratio,
             sample.dram_ratio, sample.sm_clock_mhz, sample.clock_reasons,
@@ -84,6 +96,17 @@ class GpuTrack:
             self.first_ecc = sample.ecc_uncorrected
         if sample.nvlinks_active is not None:
             self.most_links = max(self.most_links or 0, sample.nvlinks_active)
+
+    def _note_energy(self, joules: float | None, t: float) -> None:
+        """The counter cannot be missed between two looks, unlike a sample of power."""
+        if joules is None:
+            return
+        if self.energy is not None and joules >= self.energy[1] and t > self.energy[0]:
+            span_s = t - self.energy[0]
+            self.energy_watts = ((joules - self.energy[1]) / span_s, span_s)
+        else:
+            self.energy_watts = None  # the first, or counted anew since the driver was loaded
+        self.energy = (t, joules)
 
     def line(self) -> PowerLine:
         """Where it idles and where it ends."""
@@ -110,6 +133,25 @@ class GpuTrack:
         """Does it run kernels that do nothing?"""
         return self.reading is not None and self.reading.load in SPINNING
 
+    @property
+    def seems_to_spin(self) -> bool:
+        """By two looks and the driver's history before them; for a reading they are too few."""
+        looks = self.looks
+        full = any(look.utils is not None and look.utils[0] >= FULL for look in looks)
+        powers = [look.power for look in looks if look.power is not None]
+        sms = [look.sm for look in looks if look.sm is not None]
+        is_low = bool(powers) and self.line().is_near_idle(max(powers), SPIN_W)
+        return full and is_low and max(sms, default=0.0) < SM_LITTLE
+
+    def energy_text(self, since_t: float) -> str:
+        """What the energy counter says, when the whole of its span lies after that moment."""
+        if self.energy is None or self.energy_watts is None:
+            return ""
+        watts, span_s = self.energy_watts
+        if self.energy[0] - span_s < since_t:
+            return ""
+        return f", {watts:.0f} W by its energy counter over {span_s:.0f} s"
+
     def power_history(self, now_t: float) -> tuple[float | None, ...]:
         """Mean watts per bucket of the plot window, oldest first; None is a gap."""
         last = int(now_t // BUCKET_S)
@@ -119,6 +161,12 @@ class GpuTrack:
     def recent(self, since_t: float) -> list[Look]:
         """Readings since then."""
         return [look for look in self.looks if look.t >= since_t]
+
+
+def _addresses(text: str) -> Iterator[tuple[int, ...]]:
+    """Domain, bus and device of each address; a line of the bus names the port first."""
+    for found in _PCI.finditer(text):
+        yield tuple(int(part, 16) for part in found.groups())
 
 
 def _ends(history: tuple[float, ...]) -> tuple[float, float] | None:
@@ -134,24 +182,39 @@ class Gpus:
 
     def __init__(self) -> None:
         self.tracks: dict[int, GpuTrack] = {}
+        self.vanished: dict[str, GpuTrack] = {}
+        """UUID -> the card that the driver does not list any more."""
 
     def take(self, samples: tuple[GpuSample, ...] | None, t: float) -> None:
-        """Take the GPU part of a frame."""
+        """Take the GPU part of a frame; a card is the same as long as its UUID is."""
+        if samples:
+            self._renumber(samples)
         for sample in samples or ():
             track = self.tracks.get(sample.index)
             if track is None:
                 track = self.tracks[sample.index] = GpuTrack(sample, t)
             track.take(sample, t)
 
+    def _renumber(self, samples: tuple[GpuSample, ...]) -> None:
+        """When the driver was opened anew after a card had gone, those behind it move up."""
+        now = {one.uuid: one.index for one in samples if one.uuid is not None}
+        unnamed = {one.index for one in samples if one.uuid is None}
+        before, self.tracks = self.tracks, {}
+        for uuid in self.vanished.keys() & now.keys():
+            self.tracks[now[uuid]] = self.vanished.pop(uuid)
+        for index, track in before.items():
+            if track.uuid is None or index in unnamed:
+                self.tracks.setdefault(index, track)
+            elif track.uuid in now:
+                self.tracks[now[track.uuid]] = track
+            else:
+                self.vanished[track.uuid] = track
+
     def named_in(self, line: str) -> int | None:
         """The card whose bus address a kernel line tells; None when it tells none that is known."""
-        found = _PCI.search(line)
-        if found is None:
-            return None
-        told = tuple(int(part, 16) for part in found.groups())
+        told = set(_addresses(line))
         for index, track in self.tracks.items():
-            own = _PCI.search(track.sample.pci or "")
-            if own is not None and tuple(int(part, 16) for part in own.groups()) == told:
+            if told.intersection(_addresses(track.sample.pci or "")):
                 return index
         return None
 
