@@ -8,11 +8,12 @@ from dflash_watch.commands.glance import (
     explain_absence,
     is_answer,
     is_undecided,
+    spins,
     temper,
 )
 from dflash_watch.detectors.examples import frames, log, process
 from dflash_watch.engine import Engine
-from dflash_watch.frame import Frame, LinkChange, RunSample
+from dflash_watch.frame import Frame, GpuSample, LinkChange, RunSample
 from dflash_watch.model import Board, Confidence, EvidenceKind, RunOptions, Snapshot, Verdict
 from dflash_watch.playbooks import load_playbooks
 
@@ -127,7 +128,9 @@ def test_steps_that_were_seen_to_go_on_need_no_longer_look():
     assert temper(msgspec.structs.replace(snapshot, t=2.0), 2.0, 0) != snapshot
 
 
-def looked(silent_s: float, *, steps: int = 3, moves: bool = False) -> tuple[Snapshot, Engine]:
+def looked(
+    silent_s: float, *, steps: int = 3, moves: bool = False, gpu: GpuSample | None = None
+) -> tuple[Snapshot, Engine]:
     """A check of a run whose log ended so long ago and told so few steps."""
 
     def old(i: int):
@@ -140,7 +143,7 @@ def looked(silent_s: float, *, steps: int = 3, moves: bool = False) -> tuple[Sna
     def parts(i: int):
         return (process(i, age_s=600.0 + i, cpu_ticks=ticks(i)),)
 
-    for record in frames(5, logs=old, processes=parts):
+    for record in frames(5, logs=old, processes=parts, gpus=None if gpu is None else (gpu,)):
         snapshot = engine.advance(record)
     return snapshot, engine
 
@@ -157,6 +160,29 @@ def test_silence_without_a_known_pace_cannot_be_told_from_a_stall():
 @pytest.mark.parametrize("given", [{"silent_s": 3.0}, {"silent_s": 30.0, "moves": True}])
 def test_a_step_of_just_now_and_work_that_moves_decide(given):
     assert not is_undecided(*looked(**given))
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_told"),
+    [
+        ({}, True),
+        ({"sm_ratio": None}, True),
+        ({"power_watts": 600.0}, False),
+        ({"power_watts": None}, False),
+        ({"sm_ratio": 0.9}, False),
+        ({"utilization_history": (1.0, 0.2, 1.0)}, False),
+        ({"utilization_history": ()}, False),
+    ],
+)
+def test_a_thread_that_waits_for_a_spinning_card_is_no_work_to_a_check(changes, is_told):
+    row = {
+        "index": 0, "utilization_ratio": 1.0, "utilization_history": (1.0,) * 70, "sm_ratio": 0.008,
+        "power_watts": 122.0, "power_limit_watts": 700.0, "memory_used_bytes": 2**31,
+    }  # fmt: skip
+    snapshot, engine = looked(30.0, moves=True, gpu=GpuSample(**(row | changes)))
+    assert is_undecided(snapshot, engine) is is_told
+    if is_told:
+        assert "gpu0 reads 100 % and does nothing" in admit(snapshot, spins(engine)).summary
 
 
 def test_a_known_pace_decides():

@@ -49,6 +49,7 @@ def look(given: Namespace, window_s: float, deadline_s: float, early: Stream | N
         is_undecided,
         look_twice,
         refuse_several,
+        spins,
         temper,
     )
     from dflash_watch.commands.request import build_request  # noqa: PLC0415
@@ -68,6 +69,6 @@ def look(given: Namespace, window_s: float, deadline_s: float, early: Stream | N
 
     code = exit_code(snapshot)
     if code != EXIT_CRITICAL and is_undecided(snapshot, engine):
-        snapshot, code = admit(snapshot), EXIT_UNKNOWN
+        snapshot, code = admit(snapshot, spins(engine)), EXIT_UNKNOWN
     write_line(render_json(snapshot) if given.json else render_check(snapshot, code))
     return code

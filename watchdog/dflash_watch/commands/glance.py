@@ -158,7 +158,7 @@ def is_undecided(snapshot: Snapshot, engine: Engine) -> bool:
     window, progress = engine.window, engine.progress
     if snapshot.verdict in SETTLED or snapshot.verdict is Verdict.STALLED:
         return False
-    if progress.work.moves is not False or progress.phase is not None:
+    if progress.phase is not None or (progress.work.moves is not False and not spins(engine)):
         return False
     silent_s = progress.age_s(window)
     if silent_s is None:
@@ -166,7 +166,22 @@ def is_undecided(snapshot: Snapshot, engine: Engine) -> bool:
     return silent_s > UNTAUGHT_S and not engine.limits.is_taught("training")
 
 
-def admit(snapshot: Snapshot) -> Snapshot:
-    """The snapshot of a look that cannot decide: it says so, and is sure of nothing."""
-    summary = f"cannot tell from one look: nothing moves, {snapshot.summary}; look again, or watch"
+def spins(engine: Engine) -> str | None:
+    """The card of the run that seems to do nothing at full use.
+
+    A thread that waits for it spins as well, and looks like work.
+    """
+    cards = engine.window.gpus.used(engine.window.tracks.pids())
+    return next((f"gpu{index}" for index, card in cards.items() if card.seems_to_spin), None)
+
+
+def admit(snapshot: Snapshot, card: str | None = None) -> Snapshot:
+    """The snapshot of a look that cannot decide: it says so, and is sure of nothing.
+
+    Args:
+        snapshot: of both looks.
+        card: what `spins` named.
+    """
+    seen = "nothing moves" if card is None else f"{card} reads 100 % and does nothing"
+    summary = f"cannot tell from one look: {seen}, {snapshot.summary}; look again, or watch"
     return msgspec.structs.replace(snapshot, summary=summary, confidence=Confidence.LOW)
