@@ -63,7 +63,7 @@ class Watching:
 
     # -- as source, clock, journal and keeper of the loop ----------------------------------------
 
-    def request_stacks(self, pid: int, label: str) -> None:
+    def request_stacks(self, pid: int, label: str, *, native: bool = False) -> None:
         self.look(f"stacks {label}")
         self._wants.append(StackRequest(label=label, pid=pid, reason=""))
 

@@ -48,7 +48,7 @@ class Source:
             return record
         return None
 
-    def request_stacks(self, pid: int, label: str) -> None:
+    def request_stacks(self, pid: int, label: str, *, native: bool = False) -> None:
         raise AssertionError("nobody wants stacks here")
 
     def retry_now(self) -> None:
