@@ -11,7 +11,16 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from dflash_watch.frame import Frame, Hello, LinkChange, Record, StackSample, Tick, parse_record
+from dflash_watch.frame import (
+    Frame,
+    Hello,
+    HostFrame,
+    LinkChange,
+    Record,
+    StackSample,
+    Tick,
+    parse_record,
+)
 from msgspec import inspect
 
 TEXTS = (
@@ -55,9 +64,9 @@ def evil_records(data: bytes, t: float) -> Iterator[Record]:
     for number in range(MOST_RECORDS):
         if not choose:
             return
-        kind = choose.of((Frame, Frame, Frame, StackSample, LinkChange, Hello, Tick))
+        kind = choose.of((Frame, Frame, Frame, StackSample, HostFrame, LinkChange, Hello, Tick))
         made = value_of(described(kind), choose, 0)
-        if kind is Frame:
+        if kind in (Frame, HostFrame):
             made.update(seq=number + 1, boot_s=1000.0 + number)
         if kind is not Hello and choose.below(4):
             made["t"] = t + number

@@ -12,6 +12,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,10 @@ from dflash_events.events import EventTail
 from dflash_events.manifest import read_manifest
 from dflash_events.schema import RunDirError
 from dflash_events.secrets import mask_arguments, mask_text, mask_tree
+from dflash_tui.demo.feed import FrozenClock
+from dflash_tui.desk import Desk
+from dflash_tui.keys import keys_for
+from dflash_tui.screen import compose
 from dflash_watch.agent import dumps, faultdump, proc, pyspy, pystack, tids
 from dflash_watch.agent.probes import kernel
 from dflash_watch.agent.wire import WireError, parse_request
@@ -44,6 +49,10 @@ from dflash_watch.readers.logtext import LogReader
 from dflash_watch.readers.pstext import parse_ps
 from dflash_watch.readers.stackparse import parse_dumps
 from dflash_watch.readers.stacks import compare, group_threads
+from dflash_watch.render.check import render_check
+from dflash_watch.render.jsonl import render_json
+from dflash_watch.render.plain import PlainLines
+from dflash_watch.render.report import render_reading
 from dflash_watch.render.stacktext import render_diff, render_sample
 from dflash_watch.transport.base import TransportError
 from dflash_watch.transport.config_text import expanded_config
@@ -91,10 +100,23 @@ def read_record(data: bytes) -> None:
 
 
 def read_frames(data: bytes) -> None:
-    """Well-formed frames with wild values, as an agent that lies could send them."""
-    engine = Engine(RunOptions(), books())
+    """Well-formed frames with wild values, as an agent that lies could send them, to all sinks."""
+    engine, guard = Engine(RunOptions(), books()), Guard()
+    plain, snapshot = PlainLines(zone=UTC), None
     for record in evil_records(data, T0):
-        engine.advance(Guard().admit(record))
+        snapshot = engine.advance(guard.admit(record))
+        for line in plain.lines(snapshot):
+            assert line.isprintable(), line
+    if snapshot is None:
+        return
+    report = render_reading(snapshot, books().get(snapshot.failure), RunOptions())
+    assert render_json(snapshot).isprintable()
+    assert render_check(snapshot, 0).isprintable()
+    assert all(line.isprintable() for line in report.split("\n"))
+    desk = Desk(keys_for(demo=False), FrozenClock(T0), UTC)
+    desk.take(snapshot)
+    for row in compose(desk.screen(), 120, 40):
+        assert all(span.text.isprintable() for span in row), row
 
 
 def read_log(data: bytes) -> None:
