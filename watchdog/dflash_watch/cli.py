@@ -33,6 +33,7 @@ PARSERS = {
     "explain": arguments.explain_parser,
     "diagnose": arguments.diagnose_parser,
     "fleet": arguments.fleet_parser,
+    "rights": arguments.rights_parser,
     "drill": arguments.drill_parser,
 }
 INTERRUPTED = 130

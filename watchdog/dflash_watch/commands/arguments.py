@@ -23,6 +23,7 @@ COMMANDS = {
     "incidents": "list what was kept, or read one",
     "explain": "a playbook, a verdict or a symptom, or the list",
     "fleet": "many runs in one process, told in lines, the worst first",
+    "rights": "what a watching runs on a host, as a gate for an SSH key; connects to nothing",
     "drill": "break a small run on purpose and see that it is caught",
 }
 PROGRAM = "dflash-watch"
@@ -152,6 +153,15 @@ def watch_parser() -> Parser:
     _add_where(parser)
     _add_which(parser)
     _add_keeping(parser)
+    return parser
+
+
+def rights_parser() -> Parser:
+    """Of `dflash-watch rights`."""
+    parser = _parser("rights", COMMANDS["rights"])
+    parser.add_argument("--json", action="store_true", help="the commands with their hashes")
+    parser.add_argument("--no-host-agent", action="store_true", help="nothing on the host itself")
+    _add_where(parser)
     return parser
 
 
