@@ -32,6 +32,7 @@ USAGE = {
     "check": f"{PROGRAM} check [options]",
     "dump": f"{PROGRAM} dump [options]",
     "serve": f"{PROGRAM} serve [options]",
+    "rights": f"{PROGRAM} rights [options]",
 }
 EPILOG = """commands (first word; each has its own --help):
 """ + "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
