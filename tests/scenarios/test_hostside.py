@@ -197,6 +197,26 @@ def test_a_recording_with_the_hosts_words_gives_the_same_when_it_is_played_again
     assert [(one.verdict, one.failure, one.summary) for one in again] == told
 
 
+def test_storage_that_does_not_answer_is_told_with_the_words_of_the_hosts_kernel():
+    run = Timeline.training()
+    run.freeze()
+    run.state, run.wchan = "D", "rpc_wait_bit_killable"
+    lines = (
+        KernelLine(text=f"[{run.boot_s:.6f}] nfs: server filer not responding", about="machine"),
+        KernelLine(text="[1.0] nfs: server other not responding", about="machine"),
+        KernelLine(
+            text=f"[{run.boot_s:.6f}] INFO: task x:9 blocked for more than 120 seconds.",
+            about="other",
+        ),
+    )
+    Host(run).says(kernel=lines)
+    run.go(30)
+    assert settled(run) == ("stalled", "storage-stuck")
+    told = [one.text for one in run.last.evidence if one.text.startswith("kernel: ")]
+    assert len(told) == 1
+    assert "server filer not responding" in told[0]
+
+
 def test_a_cpu_limit_that_holds_the_container_back_is_evidence_of_a_slow_run():
     run = Timeline.training(5, options=RunOptions(expect_tokens_per_s=14_000.0))
     host = Host(run)

@@ -169,3 +169,19 @@ def test_it_says_little_when_nothing_happens(agent: Start, inside, quiet_log):
     second = run.until(lambda one: one["type"] == "host-frame")
     assert second["boot_s"] - first["boot_s"] > 2
     assert json.dumps(second).count("{") < 10
+
+
+def test_without_root_group_freezer_and_numbers_are_seen_and_the_rest_is_a_gap(
+    agent: Start, container, inside
+):
+    """As `watcher@host` sees it; the namespace of init and the kernel log are root's."""
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    run = agent({}, prefix=nobody, **asked(inside))
+    record = container_is(run, frozen=False)
+    assert record["pids"][str(inside.host_pid)] == inside.pid
+    assert record["container"]["memory_bytes"] > 0
+    (gap,) = (gap for gap in record["gaps"] if gap["source"] == "kernel")
+    assert "not readable" in gap["reason"]
+    container.freeze()
+    container_is(run, frozen=True)
+    container.thaw()

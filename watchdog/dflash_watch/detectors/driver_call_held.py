@@ -14,9 +14,12 @@ from dataclasses import dataclass
 
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, frames, process
-from dflash_watch.model import Severity, Source
+from dflash_watch.model import Evidence, EvidenceKind, Severity, Source
 from dflash_watch.units import duration
 from dflash_watch.window.tracks import DISK
+
+KERNEL_WORDS = re.compile(r"NVRM|\bXid\b|blocked for more than")
+"""What the kernel says when its driver stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,16 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         subject = name or ("run" if is_main else f"process {one.sample.pid}")
         text = f"process {one.sample.pid} in state D for {duration(stands_s)}, in {where}"
         text += " of the GPU driver"
-        yield symptom(subject, Severity.CRITICAL, one.track.state_since_t, text, Source.PROCESS)
+        since_t = one.track.state_since_t
+        yield symptom(subject, Severity.CRITICAL, since_t, text, Source.PROCESS, *_kernel(view))
+
+
+def _kernel(view: View) -> list[Evidence]:
+    """What the kernel says of the driver, on the host of a container too."""
+    return [
+        Evidence(kind=EvidenceKind.FOR, text=f"kernel: {line[:160]}", source=Source.HOST)
+        for line in view.window.kernel_words(KERNEL_WORDS)
+    ]
 
 
 def firing() -> Example:

@@ -1,7 +1,8 @@
 """Part of the run waits inside the kernel for storage.
 
 Sees:       processes and threads in state D without any CPU ticks over successive looks, in a file
-            system or in an unnamed place, not in a device driver; log files that do not answer.
+            system or in an unnamed place, not in a device driver; log files that do not answer;
+            the kernel's own words, on the host of a container too.
 Means:      a mount does not answer (network storage, a dying disk); signals do not help.
 Wrong when: a slow disk writes one large checkpoint in a single call.
 Source:     proc(5), /proc/PID/stat and wchan.
@@ -21,6 +22,11 @@ from dflash_watch.window.tracks import DISK, Track
 
 DRIVER = re.compile(r"nvidia|uvm|nv_|\bnv\w*_ioctl|amdgpu|kfd|habana|os_acquire_rwlock")
 """Kernel functions of a device driver: `driver-stuck`, not storage."""
+KERNEL_WORDS = re.compile(
+    r"not responding|blocked for more than|I/O error|EXT4-fs error|LustreError|libceph",
+    re.IGNORECASE,
+)
+"""What the kernel says when storage does not answer."""
 NO_ANSWER = re.compile(r"no answer", re.IGNORECASE)
 
 
@@ -40,6 +46,10 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         Evidence(kind=EvidenceKind.FOR, text=f"files: {gap.reason}", source=Source.LOG)
         for name, gap in view.window.gaps.items()
         if name == "log" and NO_ANSWER.search(gap.reason)
+    ]
+    mounts += [
+        Evidence(kind=EvidenceKind.FOR, text=f"kernel: {line[:160]}", source=Source.HOST)
+        for line in view.window.kernel_words(KERNEL_WORDS)
     ]
     found = list(_standing(view))
     by_driver = any(DRIVER.search(wchan or "") for _, _, _, wchan in found)

@@ -6,6 +6,7 @@ long a run lasts. Runs nothing, decides nothing; the newest frame is kept whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -306,6 +307,11 @@ class Window:
         pid = self.main_pid()
         seen = [one.track.gone_t for one in self.tracks.gone_processes if one.sample.pid == pid]
         return next((moment for moment in reversed(seen) if moment is not None), self.frame.t)
+
+    def kernel_words(self, pattern: re.Pattern[str]) -> list[str]:
+        """What the kernel has said lately of the run or the machine, last first."""
+        boot_s = self.frame.boot_s if self.frame is not None else 0.0
+        return self.kernel_log.quote(pattern, boot_s, self.tracks.pids(), self.hostside.lines())
 
     def thread_name(self, pid: int, tid: int) -> str | None:
         """Name of a thread: its worker's, Python's own, or the kernel's when it tells anything."""

@@ -127,10 +127,9 @@ class HostSide:
                 return line.pid or 0, line.text
         return None
 
-    def lines_about(self, pattern: str) -> list[KernelLine]:
-        """Lines about the container or the whole machine, oldest first."""
-        mine = (line for line in self.kernel if line.about in {"container", "machine"})
-        return [line for line in mine if re.search(pattern, line.text)]
+    def lines(self) -> list[str]:
+        """Of the kernel's, those about the container or the whole machine, oldest first."""
+        return [line.text for line in self.kernel if line.about in {"container", "machine"}]
 
     def _standing(self) -> tuple[object, ...]:
         one = self.container

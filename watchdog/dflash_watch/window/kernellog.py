@@ -16,6 +16,11 @@ from dflash_watch.window.gpus import Gpus
 KEPT = 50
 SAME_S = 30.0
 """An event and a kernel line of the same Xid within so long are one error."""
+RECENT_S, MOST_QUOTED = 900.0, 2
+"""Lines that are quoted are at most so old and so many."""
+_TASK = re.compile(
+    r"\btask \S+:(\d{1,10}) blocked|\bpid[= ](\d{1,10})|[Kk]illed process (\d{1,10})"
+)
 _OF_GPUS = re.compile(r"NVRM|\bS?Xid\b|nvidia|nvswitch|off the bus", re.IGNORECASE)
 _OF_THE_BUS = re.compile(r"\bAER\b|pcieport|pciehp")
 """Of any device: only lines that name a card count."""
@@ -85,6 +90,25 @@ class KernelLog:
             line_t = t - (boot_s - float(stamp[1])) if stamp else t
             self._due.append(_Told(min(line_t, t), line, None, is_event=False))
 
+    def quote(
+        self, pattern: re.Pattern[str], boot_s: float, pids: Collection[int], host: Sequence[str]
+    ) -> list[str]:
+        """Newest lines that match, last first; not of others, none of long ago.
+
+        Args:
+            pattern: what is looked for.
+            boot_s: now.
+            pids: processes of the run.
+            host: lines of the container's host that are no stranger's.
+        """
+        own = (line for line in self.lines if not _names_a_stranger(line, pids))
+        found = []
+        for line in dict.fromkeys([*host, *own]):
+            stamp = _STAMP.match(line)
+            if pattern.search(line) and stamp and boot_s - float(stamp[1]) <= RECENT_S:
+                found.append(line)
+        return found[::-1][:MOST_QUOTED]
+
     def search(
         self, gpus: Gpus, pids: Collection[int], begun_t: float | None
     ) -> Iterator[SignatureSeen]:
@@ -127,3 +151,9 @@ class KernelLog:
             return False
         self._heard[card, number] = (told.t, told.is_event)
         return True
+
+
+def _names_a_stranger(line: str, pids: Collection[int]) -> bool:
+    """Does it name a process, and none of the run's?"""
+    found = _TASK.search(line)
+    return found is not None and int(next(filter(None, found.groups()))) not in pids
