@@ -68,7 +68,14 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path):
     code = "import sys; from dflash_train import cli; sys.exit(cli.main(['plan', *sys.argv[1:]]))"
     words = [sys.executable, "-c", code, "--preset", "tiny", *SMALL]
     with open("/dev/full", "w") as full:  # noqa: PTH123  (a device)
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            words,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"},
+        )
     assert done.returncode == 1
     *steps, said = done.stderr.splitlines()
     assert said.startswith("dflash-train: standard output: No space left on device")
