@@ -6,7 +6,6 @@ Trouble on the way is a `LinkChange`, never a statement about the run.
 
 from __future__ import annotations
 
-import hashlib
 import queue
 import secrets
 import threading
@@ -21,8 +20,9 @@ from dflash_watch.clock import Clock
 from dflash_watch.errors import UsageError, WatchError
 from dflash_watch.frame import PROTOCOL, PROTOCOL_MIN, Frame, Hello, LinkChange, Record, StackSample
 from dflash_watch.journal import Note, note_nothing
+from dflash_watch.offer import ToolOffer
 from dflash_watch.place import Place, TargetChoice
-from dflash_watch.transport import tool, way
+from dflash_watch.transport import way
 from dflash_watch.transport.agent_link import AgentLink
 from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
 from dflash_watch.transport.backoff import STEADY_S, delay_s
@@ -88,8 +88,8 @@ class Session:
         self._side: HostSide | None = None
         self._link: AgentLink | None = None
         self._hello: Hello | None = None
-        self._was_up = self._tool_sent = self._needs_tool = False
-        self._no_tool: str | None = None
+        self._was_up = False
+        self._offer = ToolOffer(note, clock)
         self._loss: str | None = None
         self._attempt, self._last_seq = 0, -1
         self._begun_s = clock.monotonic_s()
@@ -187,8 +187,8 @@ class Session:
         link = AgentLink(self._enter(program), self._place, self._clock.monotonic_s())
         link.start(program.code, self._config())
         self._link = link
-        self._hello, self._last_seq, self._tool_sent = None, -1, False
-        self._no_tool, self._needs_tool = None, False
+        self._hello, self._last_seq = None, -1
+        self._offer.begin()
         try:
             while not self._closing.is_set():
                 self._obey(link)
@@ -245,9 +245,7 @@ class Session:
                     self._put(record)
                     self._look_for_gpus(record)
             case StackSample():
-                self._needs_tool = self._needs_tool or (
-                    record.tool == "kernel" and record.threads != ()
-                )
+                self._offer.seen(record)
                 self._put(record)
                 self._forget(record)
             case Reply():
@@ -307,20 +305,9 @@ class Session:
 
     def _ask_stacks(self, link: AgentLink, wanted: _Wanted) -> None:
         """Pass it on; before the first one our py-spy, where there is none or it gave nothing."""
-        hello = self._hello
-        has_one = hello is not None and bool(hello.tools.get(tool.NAME)) and not self._needs_tool
-        if hello is not None and not has_one and not self._tool_sent:
-            self._tool_sent = True
-            offered = tool.read_tool(hello.machine)
-            if isinstance(offered, bytes):
-                link.send_tool(tool.NAME, offered)
-                digest = hashlib.sha256(offered).hexdigest()
-                self._note("tool", "sent", name=tool.NAME, bytes=len(offered), sha256=digest)
-            else:
-                self._no_tool = offered
-        keys: dict[str, object] = {"native": True} if wanted.native else {}
-        if self._no_tool is not None:
-            keys["no_tool"] = self._no_tool
+        keys = self._offer.keys(link, self._hello)
+        if wanted.native:
+            keys["native"] = True
         self._wanted[link.ask("stacks", pid=wanted.pid, label=wanted.label, **keys)] = wanted
 
     def _answered(self, reply: Reply) -> None:

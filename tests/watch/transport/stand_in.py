@@ -88,9 +88,11 @@ class Watcher:
 
     def __init__(self, place: Place, program: Callable[[], Program], every_s: float) -> None:
         self.seen: list[Record] = []
+        self.noted: list[tuple[str, str]] = []
         self.session = Session(
-            place, TargetChoice(), every_s, SystemClock(), ask=ask_nobody, program=program
-        )
+            place, TargetChoice(), every_s, SystemClock(), ask=ask_nobody, program=program,
+            note=lambda action, outcome, **_: self.noted.append((action, outcome)),
+        )  # fmt: skip
 
     def wait(self, wanted: Callable[[Record], bool], within_s: float = 90.0) -> Record:
         """The first record from now on that is wanted."""

@@ -14,6 +14,7 @@ import msgspec
 import psutil
 import pytest
 from dflash_watch.frame import Hello, StackSample
+from dflash_watch.offer import SENDS
 from dflash_watch.place import Place
 from e2e.places.container import Container
 from e2e.places.fixtures import Proxmox
@@ -140,6 +141,20 @@ def test_a_stack_request_brings_our_own_py_spy_along_and_is_answered_once() -> N
         assert [sample.label for sample in samples if isinstance(sample, StackSample)] == ["A", "B"]
         size = (Path(sys.executable).parent / "py-spy").stat().st_size
         assert all(f"'py-spy': {size}" in getattr(sample, "raw", "") for sample in samples)
+
+
+def test_a_way_that_breaks_again_and_again_is_not_made_to_carry_the_tool_each_time() -> None:
+    with watching(Place()) as watcher:
+        for number in range(SENDS + 1):
+            hello = watcher.wait(lambda r: isinstance(r, Hello))
+            watcher.session.request_stacks(42, f"A{number}")
+            sample = watcher.wait(lambda r: isinstance(r, StackSample))
+            assert ("'py-spy'" in getattr(sample, "raw", "")) == (number < SENDS)
+            os.kill(hello.agent_pid, signal.SIGKILL)
+            watcher.lost()
+            watcher.session.retry_now()
+        told = [outcome for action, outcome in watcher.noted if action == "tool"]
+        assert told == ["sent"] * SENDS + ["not sent: after 4 times one in 15 minutes"]
 
 
 def test_a_stack_request_that_fails_comes_back_as_a_sample_with_its_error() -> None:
