@@ -21,7 +21,7 @@ NICENESS = 10
 
 
 class Watchdog:
-    """`dflash-watch --plain` over our own run directory.
+    """`dflash-watch --plain` over our own run directory; dashboards attach to it.
 
     Args:
         run_dir: what it watches and where incidents go.
@@ -38,6 +38,7 @@ class Watchdog:
             *("--incidents", str(self.incidents)),
             "--plain",
             "--until-end",
+            "--attachable",
         )
         self._is_ours = command is None
         self._process: subprocess.Popen[bytes] | None = None

@@ -72,8 +72,7 @@ def blinded(snapshot: Snapshot | None, reason: str, wall_s: float) -> Snapshot:
 def _way_back(snapshot: Snapshot) -> str:
     if snapshot.serving is None:
         return "start the watcher again"
-    name = snapshot.serving.name
-    return f"start {name} again (systemd does): this dashboard comes back to it by itself"
+    return f"start {snapshot.serving.name} again; this dashboard comes back to it by itself"
 
 
 class SocketFeed:

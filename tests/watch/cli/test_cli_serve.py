@@ -230,3 +230,20 @@ def test_after_a_kill_the_next_server_goes_on_with_the_same_incident(serving):
     until(lambda: first_object(viewer)["verdict"] == "running", "the run's return")
     assert len(hooked.read_text().splitlines()) == 1
     assert len(list(state.parent.glob("incidents/2*"))) == 1
+
+
+def test_a_service_manager_hears_that_it_is_ready_alive_and_stopping(serving):
+    bench, run = serving
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ears:
+        ears.bind(str(bench.folder / "notify"))
+        ears.settimeout(LONG_S)
+        bench.environment |= {"NOTIFY_SOCKET": ears.getsockname(), "WATCHDOG_USEC": "400000"}
+        server, _ = serve(bench, "--pid", str(run.pid))
+        told = ""
+        while "STATUS=RUNNING" not in told or told.count("WATCHDOG=1") < 3:
+            told += ears.recv(4096).decode() + "\n"
+        assert told.startswith("READY=1\n")
+        server.send_signal(signal.SIGTERM)
+        while "STOPPING=1" not in told:
+            told += ears.recv(4096).decode() + "\n"
+        server.communicate(timeout=LONG_S)

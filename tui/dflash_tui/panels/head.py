@@ -23,7 +23,7 @@ def header(view: View, choices: Choices, cells: int) -> Row:
     snapshot = view.snapshot
     if snapshot is None:
         return spread((Span(" dflash-watch", Ink.STRONG),), right, cells)
-    if snapshot.serving is not None:
+    if snapshot.serving is not None and snapshot.link.state != "closed":
         right = (Span(_served(snapshot.serving, narrow=cells < 140), Ink.KEY), *right)
     board = snapshot.board
     where, run = clean(board.where), clean(board.run_name or snapshot.run)
@@ -101,7 +101,7 @@ def _facts(view: View, *, narrow: bool) -> list[str]:
     snapshot = view.snapshot
     if snapshot is None:
         return ["waiting for the first answer"]
-    said = _acknowledged(view, snapshot)
+    said = _acknowledged(view, snapshot, narrow=narrow)
     step = _step(view, narrow=narrow)
     match view.state:
         case State.CONNECTING | State.NO_RUN:
@@ -128,14 +128,14 @@ def _facts(view: View, *, narrow: bool) -> list[str]:
     ]
 
 
-def _acknowledged(view: View, snapshot: Snapshot) -> str:
+def _acknowledged(view: View, snapshot: Snapshot, *, narrow: bool) -> str:
     """That somebody knows of what is open, and since when."""
     incident = snapshot.incident
     if incident is None or incident.stage is IncidentStage.RESOLVED:
         return ""
     if incident.acknowledged_t is None:
         return ""
-    return f"acknowledged {view.clock(incident.acknowledged_t)}"
+    return "ack" if narrow else f"acknowledged {view.clock(incident.acknowledged_t)}"
 
 
 def _blind_facts(view: View, snapshot: Snapshot, *, narrow: bool) -> list[str]:

@@ -150,6 +150,8 @@ def watch_parser() -> Parser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("--demo", action="store_true", help="every state, without any run")
     parser.add_argument("--every-s", metavar="S", default="1", help="seconds between looks (1)")
+    # Of a watchdog that a trainer starts: others may attach, and no trouble with that ends it.
+    parser.add_argument("--attachable", action="store_true", help=argparse.SUPPRESS)
     _add_output(parser)
     _add_where(parser)
     _add_which(parser)

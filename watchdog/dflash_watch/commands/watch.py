@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import shutil
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from dflash_watch.commands.attach import show
 from dflash_watch.commands.context import Context, stop_on_signals
 from dflash_watch.commands.glance import refuse_several
 from dflash_watch.commands.looking import Look, open_look
 from dflash_watch.commands.notices import speak
-from dflash_watch.commands.request import build_request
-from dflash_watch.commands.served import find_served
+from dflash_watch.commands.request import Request, build_request
+from dflash_watch.commands.served import find_served, named, receiving
 from dflash_watch.commands.sinks import attach_sink, wants_dashboard
 from dflash_watch.commands.values import parse_command, parse_number
 from dflash_watch.errors import (
@@ -29,7 +31,9 @@ from dflash_watch.hook import Hook
 from dflash_watch.live import Live, is_over
 from dflash_watch.model import Verdict
 from dflash_watch.place import TargetChoice
+from dflash_watch.serving.folder import Claim
 
+logger = logging.getLogger(__name__)
 END_CODES = {Verdict.FINISHED: EXIT_OK, Verdict.CRASHED: EXIT_CRITICAL}
 
 
@@ -45,16 +49,33 @@ def run(given: Namespace, context: Context) -> int:
         return context.show(context.words) if served is None else show(served, context)
     notices, stop = speak(), stop_on_signals()
     try:
-        with open_look(request, given, hook) as look:
+        with contextlib.ExitStack() as opened:
+            taken = opened.enter_context(perhaps_named(request, given, context))
+            look = opened.enter_context(open_look(request, given, hook))
+            if taken is not None:
+                look.live.attach(opened.enter_context(receiving(taken, look.live.order)))
             return watch(look, given, stop, context)
     finally:
         notices.finish(0.2)
 
 
+@contextlib.contextmanager
+def perhaps_named(request: Request, given: Namespace, context: Context) -> Iterator[Claim | None]:
+    """A name for viewers where that was asked for and can be had; None otherwise."""
+    with contextlib.ExitStack() as opened:
+        taken = None
+        if given.attachable:
+            try:
+                taken = opened.enter_context(named(request, context))
+            except WatchError as error:
+                logger.warning("no dashboard can attach: %s", error)
+        yield taken
+
+
 def is_plain_look(given: Namespace) -> bool:
     """Nothing was asked for that a server which is there already does not do."""
-    asked = (given.record, given.incidents, given.on_stall)
-    return not (any(asked) or given.dry_run or given.until_end or given.every_s != "1")
+    asked = (given.record, given.incidents, given.on_stall, given.dry_run, given.until_end)
+    return not (any(asked) or given.no_host_agent or given.every_s != "1")
 
 
 def watch(look: Look, given: Namespace, stop: threading.Event, context: Context) -> int:
