@@ -14,6 +14,7 @@ from dflash_watch.session import Session
 from dflash_watch.transport.ask import ask_nobody
 from e2e.places.container import Container
 from e2e.places.fixtures import Proxmox
+from fake_nvml import FakeNvml
 
 pytestmark = pytest.mark.lxc
 
@@ -105,3 +106,26 @@ def test_the_init_process_of_a_container_by_nsenter_has_one_as_well(
     init = next(one.host_pid for one in container.processes() if one.pid == 1)
     taken = taking(Place(entry="nsenter", entry_arg=str(init)))
     assert taken.host(frozen=False).pids[str(init)] == 1
+
+
+def test_gpus_that_the_container_cannot_read_are_asked_for_on_the_host(
+    taking, container: Container, pct: Path, fake_nvml: FakeNvml, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The library is found on the host only; the run's process is listed by the host's number."""
+    fake_nvml.gpus(1)
+    inside = container.spawn(["sleep", "1000"], output=tmp_path / "out")
+    fake_nvml.process(0, inside.host_pid, 5 << 30)
+    monkeypatch.setenv("PATH", f"{pct.parent}:/usr/bin:/bin:/usr/sbin:/sbin")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_nvml.folder))
+    taken = taking(Place(entry="pct", entry_arg=container.id))
+
+    def listed(record: Record) -> object:
+        cards = record.gpus if isinstance(record, HostFrame) else None
+        return cards and cards[0].processes
+
+    (card,) = taken.until(listed).gpus
+    (process,) = card.processes
+    assert (process.pid, process.pid_space) == (inside.pid, "container")
+    frames = [one for one in taken.records if isinstance(one, Frame) and one.seq > 0]
+    assert all("gpu" in {gap.source for gap in one.gaps} for one in frames)
