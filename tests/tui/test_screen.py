@@ -196,6 +196,14 @@ def test_details_page_holds_evidence_for_and_against_and_the_playbook() -> None:
         assert fact in text
 
 
+def test_details_page_says_how_the_stacks_were_taken() -> None:
+    way = ("sample A of pid 7 by pystack (non-blocking)", "passed over: py-spy: none here")
+    snapshot = msgspec.structs.replace(scene("stalled"), stacks_way=way)
+    text = text_of(compose(desk_of(snapshot, Choices(zoom=Panel.DETAILS)).screen(), 120, 60))
+    assert way[0] in text
+    assert way[1] in text
+
+
 @pytest.mark.parametrize(
     ("name", "has_eta"), [("running", True), ("slow", True), ("stalled", False)]
 )

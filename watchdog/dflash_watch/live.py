@@ -18,6 +18,7 @@ from dflash_watch.clock import Clock
 from dflash_watch.frame import Frame, HostFrame, LinkChange, Record, StackSample, Tick
 from dflash_watch.guard import Guard
 from dflash_watch.model import ASKED, IncidentStage, Snapshot, StackRequest, Verdict
+from dflash_watch.render.stacktext import way_of
 from dflash_watch.steps import name_folder
 
 POLL_S = 0.2
@@ -110,6 +111,7 @@ class Live:
         """Incident key -> when a person said that they know."""
         self.gone_s: float | None = None
         self._dead_t: float | None = None
+        self._stacks_way: tuple[str, ...] = ()
 
     def attach(self, sink: Sink) -> None:
         """Hand each snapshot to this one too; it must not block."""
@@ -141,6 +143,7 @@ class Live:
             self.link = record
         elif isinstance(record, StackSample):
             self._actions.arrived(record)
+            self._stacks_way = way_of(record)
         if self._record is not None:
             self._record(record)
         if self._keeper is not None:
@@ -189,7 +192,11 @@ class Live:
                 snapshot = msgspec.structs.replace(snapshot, next=steps)
         asked = self._keeper.asked_path() if self._keeper is not None else None
         return msgspec.structs.replace(
-            snapshot, received_t=self._received_t, incident=incident, stacks_path=asked
+            snapshot,
+            received_t=self._received_t,
+            incident=incident,
+            stacks_path=asked,
+            stacks_way=self._stacks_way,
         )
 
     def _act(self, snapshot: Snapshot) -> None:

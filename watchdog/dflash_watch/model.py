@@ -369,6 +369,8 @@ class Snapshot(Record, frozen=True, kw_only=True):
     wants: tuple[StackRequest, ...] = ()
     stacks_path: str | None = None
     """Where the newest sample that a person asked for is, or why it is not kept."""
+    stacks_way: tuple[str, ...] = ()
+    """How the newest stack sample was taken, and which better ways were passed over."""
     symptoms: tuple[Symptom, ...] = ()
     inconclusive: tuple[Inconclusive, ...] = ()
     link: Link = Link()

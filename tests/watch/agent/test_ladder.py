@@ -18,6 +18,7 @@ from dflash_watch.agent import faultdump, proc
 from dflash_watch.agent.means import Declared, Means, declared_in
 from dflash_watch.agent.stacks import take_stacks
 from watch.agent.driving import AgentProcess, state_of, typed, wait_for
+from watch.agent.test_stacks import bare_python
 from watch.agent.test_states import d_state  # noqa: F401 - a fixture
 
 Start = Callable[..., AgentProcess]
@@ -33,6 +34,15 @@ if len(sys.argv) > 1:
     armed = Armed(sys.argv[2], number=int(sys.argv[3]))
 print("up", flush=True)
 time.sleep(1000)
+"""
+DECLARES = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from dflash_events.adapters.context import watched_run
+with watched_run(sys.argv[2], stack_signal=40) as loop:
+    loop.step(1)
+    print("up", flush=True)
+    time.sleep(1000)
 """
 EVENTS = str(Path(__file__).parents[3] / "dflash")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become other users")
@@ -111,6 +121,24 @@ def rests(pid: int) -> bool:
 
 def tids_of(pid: int) -> set[int]:
     return {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
+
+
+def test_the_agent_reads_the_declaration_in_run_json(agent: Start, program, tmp_path):
+    bare = bare_python()
+    if bare is None:
+        pytest.skip("needs a second Python without py-spy beside it")
+    run_dir = tmp_path / "run"
+    target = program(DECLARES, EVENTS, str(run_dir), python=bare, stdout=subprocess.PIPE)
+    assert target.stdout.readline() == b"up\n"
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    watcher = agent({"run_dir": str(run_dir)}, env=env, python=bare)
+    watcher.frame(lambda frame: frame["run"]["state"] == "found")
+    watcher.ask("stacks", pid=target.pid, label="A")
+    sample = watcher.until(lambda record: record["type"] == "stacks")
+    assert sample["tool"] == "faulthandler", sample
+    assert [rung["tool"] for rung in sample["ladder"]] == ["py-spy", "pystack", "faulthandler"]
+    main = next(thread for thread in sample["threads"] if thread["tid"] == target.pid)
+    assert (main["name"], main["frames"][-1][0]) == ("MainThread", "<module>")
 
 
 def test_a_second_dump_is_not_mistaken_for_the_first(armed):

@@ -9,6 +9,7 @@ from dflash_watch.frame import (
     LinkChange,
     LogSample,
     ProcessSample,
+    Rung,
     RunSample,
     StackSample,
     ThreadStack,
@@ -171,6 +172,16 @@ def test_what_the_engine_wants_is_asked_for_once_until_it_comes():
     sample = StackSample(t=3.0, pid=7, label="A", tool="py-spy")
     _, _, _, source = play([frame(1), frame(2), sample], Echo(wants=(want,)))
     assert source.asked == [(7, "A"), (7, "A")]
+
+
+def test_a_snapshot_says_how_the_newest_stacks_were_taken():
+    rungs = (Rung(tool="py-spy", outcome="none here"), Rung(tool="pystack", outcome="taken"))
+    sample = StackSample(t=3.0, pid=7, label="A", tool="pystack", ladder=rungs)
+    _, shown, _, _ = play([frame(1), sample, frame(2)], Echo())
+    assert shown[0].stacks_way == ()
+    assert shown[-1].stacks_way == (
+        "sample A of pid 7 by pystack (non-blocking)", "passed over: py-spy: none here",
+    )  # fmt: skip
 
 
 def test_in_a_dry_run_the_engine_hears_that_nothing_was_taken():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from dflash_watch.detectors import catalogue
-from dflash_watch.frame import ContainerSample, Gap, HostFrame, KernelLine, ThreadStack
+from dflash_watch.frame import ContainerSample, Gap, HostFrame, KernelLine, Rung, ThreadStack
 from dflash_watch.model import RunOptions, Verdict
 from dflash_watch.playbooks import load_playbooks
 from dflash_watch.render.explain import (
@@ -95,6 +95,37 @@ def test_a_sample_shows_equal_threads_once_and_folds_helpers() -> None:
 def test_a_sample_that_could_not_be_taken_says_why() -> None:
     text = render_sample(stacks("A", T0, threads=(), error="no ptrace right", tool="kernel"))
     assert "not readable: no ptrace right" in text
+
+
+PASSED = Rung(tool="py-spy", how="/env/bin/py-spy", outcome="this Python is too new")
+TAKEN = Rung(tool="pystack", how="/env/bin/pystack", outcome="taken")
+
+
+def test_a_sample_says_from_where_it_is_what_was_passed_over_and_what_was_done() -> None:
+    sample = stacks("A", T0, ladder=(PASSED, TAKEN), did=("sent signal 40",), tool="pystack")
+    text = render_sample(sample)
+    assert "passed over: py-spy, /env/bin/py-spy: this Python is too new\n" in text
+    assert "taken by pystack, /env/bin/pystack\n" in text
+    assert "done to the process: sent signal 40\n" in text
+
+
+def test_a_thread_that_the_kernel_holds_shows_the_call_and_where_in_the_kernel() -> None:
+    held = ThreadStack(
+        tid=11, name="loader", state="D", wchan="rpc_wait", call="read", call_on="fd 7, /mnt/a",
+        kernel_stack=("rpc_wait_bit_killable", "nfs_read"),
+    )  # fmt: skip
+    text = render_sample(stacks("A", T0, threads=(held,), tool="kernel"))
+    assert "state D in rpc_wait, read(fd 7, /mnt/a)" in text
+    assert "    rpc_wait_bit_killable (kernel)\n    nfs_read (kernel)" in text
+
+
+def test_the_report_says_how_the_stacks_were_taken_once() -> None:
+    snapshot = deadlocked()
+    assert snapshot.incident is not None
+    samples = [stacks(label, T0, ladder=(PASSED, TAKEN), tool="pystack") for label in "AB"]
+    text = render_report(snapshot, snapshot.incident, samples, None, RunOptions())
+    assert text.count("by pystack (non-blocking)") == 1
+    assert text.count("this Python is too new") == 1
 
 
 def test_threads_whose_stacks_could_not_be_read_are_not_called_idle() -> None:

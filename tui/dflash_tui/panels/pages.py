@@ -47,6 +47,7 @@ def details(view: View, cells: int) -> list[Row]:
         rows += _wrapped("incident", [_incident(snapshot, view)], cells, Ink.TEXT)
     if snapshot.stacks_path:
         rows += _wrapped("stacks", [snapshot.stacks_path], cells, Ink.TEXT)
+    rows += _wrapped("taken", list(snapshot.stacks_way), cells, Ink.DIM)
     open_too = [f"{one.name} {one.subject}: {one.summary}" for one in snapshot.symptoms]
     rows += _wrapped("symptoms", open_too, cells, Ink.TEXT)
     undecided = [f"{one.name} {one.subject}: {one.missing}" for one in snapshot.inconclusive]

@@ -93,14 +93,15 @@ def _goes_on(root: str, pid: int) -> bool:
     """No thread stopped or traced, within SETTLE_S."""
     end_s = time.monotonic() + SETTLE_S
     while True:
-        if not any(state in "Tt" for state in _states(root, pid)):
+        if not any(state in "Tt" for state in states_of(root, pid)):
             return True
         if time.monotonic() >= end_s:
             return False
         time.sleep(0.02)
 
 
-def _states(root: str, pid: int) -> List[str]:
+def states_of(root: str, pid: int) -> List[str]:
+    """One letter a thread, as in `stat`."""
     try:
         names = os.listdir(f"{root}/{pid}/task")
     except OSError:

@@ -94,13 +94,13 @@ class KernelView:
 
     def _object(self, tid: int, call: str) -> Optional[str]:
         """What the call waits on: the file behind its descriptor, the address of a futex."""
+        if call != "futex" and call not in ON_DESCRIPTOR:
+            return None
         words = (proc.read_text(f"{self._root}/{self._pid}/task/{tid}/syscall", 256) or "").split()
         if len(words) < 3 or self._names.get(words[0]) != call:
             return None
         if call == "futex":
             return words[1]
-        if call not in ON_DESCRIPTOR:
-            return None
         number = int(words[1], 16) & 0xFFFFFFFF
         link = proc.read_link(f"{self._root}/{self._pid}/fd/{number}")
         return f"fd {number}" + (f", {link[:200]}" if link else "")

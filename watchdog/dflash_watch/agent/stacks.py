@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from dflash_watch.agent import dumps, faultdump, proc, pyspy, pystack, rights, tids, tools
-from dflash_watch.agent.aftermath import count_of, notes_on_states, set_free, tracer_of
+from dflash_watch.agent.aftermath import count_of, notes_on_states, set_free, states_of, tracer_of
 from dflash_watch.agent.dumps import Dump
 from dflash_watch.agent.kernelview import KernelView, kernel_view, machine
 from dflash_watch.agent.means import BUDGET_S, Means
@@ -40,7 +40,7 @@ def take_stacks(root: str, pid: int, label: str, means: Means) -> Dict[str, Any]
         why = "is hidden from this user (hidepid): watch as its user or as root"
         error = f"process {pid} {why}" if rights.is_hidden(pid) else f"no process {pid} here"
         return dict(sample, tool="kernel", error=error)
-    states = [row[2] for row in _rows(root, pid)]
+    states = states_of(root, pid)
     ladder = Ladder(root, pid, means, before, states, started_s + BUDGET_S)
     dump = ladder.climb()
     rows = _rows(root, pid)

@@ -69,6 +69,12 @@ def ladder_lines(sample: StackSample) -> list[str]:
     return out
 
 
+def way_of(sample: StackSample) -> tuple[str, ...]:
+    """The same behind the tool's name, for a screen."""
+    head = f"sample {sample.label} of pid {sample.pid} by {sample.tool} ({sample.mode})"
+    return (head, *([sample.error] if sample.error else []), *ladder_lines(sample))
+
+
 def render_diff(samples: Sequence[StackSample], ticks_per_s: int = 100) -> str:
     """What moved between samples and what did not, process by process, the stuck threads first."""
     pids = dict.fromkeys(sample.pid for sample in samples)
@@ -141,7 +147,8 @@ def _kernel(group: Group) -> str:
         parts.append(f"state {first.state}" + (f" in {first.wchan}" if first.wchan else ""))
     if first.call:
         on = {thread.call_on for thread in group.threads}
-        parts.append(f"{first.call}({first.call_on or ''})" if len(on) == 1 else first.call)
+        is_one = len(on) == 1 and first.call_on is not None
+        parts.append(f"{first.call}({first.call_on})" if is_one else first.call)
     return f" ({', '.join(parts)})" if parts else ""
 
 
