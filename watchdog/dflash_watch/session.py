@@ -23,7 +23,7 @@ from dflash_watch.journal import Note, note_nothing
 from dflash_watch.offer import ToolOffer
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.transport import way
-from dflash_watch.transport.agent_link import AgentLink
+from dflash_watch.transport.agent_link import WATCHER_PATIENCE_S, AgentLink
 from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
 from dflash_watch.transport.backoff import STEADY_S, delay_s
 from dflash_watch.transport.base import Host, Reason, Stream, TransportError
@@ -35,8 +35,6 @@ _WAIT_S = 0.1
 _LOOK_S = 5.0
 _QUEUE = 300
 _MAX_LIFE_S = 7 * 86400.0
-_WATCHER_PATIENCE_S = 60.0
-"""The agent hears from us every 2 s; after so long without a word it ends."""
 _STACKS_S = 30.0
 _CONTAINER = (Reason.CONTAINER_FROZEN, Reason.CONTAINER_STOPPED, Reason.CONTAINER_MISSING)
 
@@ -231,7 +229,7 @@ class Session:
             "every_s": self._every_s,
             "target": {key: value for key, value in target.items() if value is not None},
             "max_life_s": _MAX_LIFE_S,
-            "watcher_patience_s": _WATCHER_PATIENCE_S,
+            "watcher_patience_s": WATCHER_PATIENCE_S,
         }
 
     def _take(self, data: bytes, program: Program) -> None:

@@ -196,3 +196,20 @@ def test_the_pause_between_attempts_grows_and_stays_under_ten_seconds() -> None:
 def test_an_attempt_that_took_long_has_waited_already() -> None:
     assert delay_s(9, 4.0, lambda: 0.5) == 2.0
     assert delay_s(9, 60.0, lambda: 0.5) == LEAST_S
+
+
+def test_a_silence_that_is_explained_is_no_loss_and_one_question_waits_for_its_end() -> None:
+    """A container that is frozen: the agent finds the question when it wakes."""
+    stream = Script()
+    link, packer = _started(stream)
+    now_s = 0.0
+    while now_s < 600:
+        link.excuse(now_s)
+        assert link.step(0.0, now_s) == []
+        now_s += 0.5
+    assert bytes(stream.taken).count(b'"op":"ping"') == 1
+    stream.coming.append(_message(packer, 2))
+    assert link.step(0.0, now_s) == [b"{}"]
+    with pytest.raises(TransportError) as caught:
+        _walk(link, now_s, now_s + PING_EVERY_S + SILENCE_S + 1)
+    assert caught.value.reason is Reason.LOST

@@ -15,6 +15,8 @@ from dflash_watch.transport.way import read_end
 from dflash_watch.transport.wire import WireReader, render_request, render_start
 
 PING_EVERY_S = 2.0
+WATCHER_PATIENCE_S = 60.0
+"""After so long without a word of ours the agent ends."""
 SILENCE_S = 8.0
 """Nothing heard for so long, with a question open: the way is lost."""
 DEAF_S = 20.0
@@ -83,7 +85,9 @@ class AgentLink:
 
     def excuse(self, now_s: float) -> None:
         """It is known why nothing comes, and that is no loss: silence counts from now on."""
-        self._opened_s = self._heard_s = self._asked_s = self._moved_s = now_s
+        self._opened_s = self._heard_s = self._moved_s = now_s
+        if self._question_open:  # the one that the agent finds when it wakes
+            self._asked_s = now_s
 
     def wake(self) -> None:
         """Let a `step` that waits in another thread return at once."""

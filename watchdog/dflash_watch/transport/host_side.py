@@ -16,7 +16,7 @@ from dflash_watch.errors import WatchError
 from dflash_watch.frame import PROTOCOL, PROTOCOL_MIN, Gap, Hello, HostFrame
 from dflash_watch.place import Place
 from dflash_watch.transport import entries
-from dflash_watch.transport.agent_link import AgentLink
+from dflash_watch.transport.agent_link import WATCHER_PATIENCE_S, AgentLink
 from dflash_watch.transport.base import Host, Reason, TransportError
 from dflash_watch.transport.greeting import agree, read_word
 from dflash_watch.transport.program import Program
@@ -57,6 +57,7 @@ def host_config(place: Place, hello: Hello) -> dict[str, Any]:
     return {
         "protocol": PROTOCOL, "protocol_min": PROTOCOL_MIN, "nonce": secrets.token_hex(8),
         "every_s": EVERY_S, "max_life_s": MOST_LIFE_S, "role": "host", "container": container,
+        "watcher_patience_s": WATCHER_PATIENCE_S,
     }  # fmt: skip
 
 
