@@ -19,8 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("dflash", "watchdog", "tui", "tests")]
 
-from e2e.paths.faults import AFTERWARDS, FAULTS  # noqa: E402  the path comes first
-from e2e.paths.ground import Fault, Ground, Row, Tape, check_counted_once, endure  # noqa: E402
+from e2e.paths.faults import APART, FAULTS  # noqa: E402  the path comes first
+from e2e.paths.ground import Fault, Ground, Row, Tape, check_counted_once, endure, settle  # noqa: E402
 from e2e.places.bench import proxmox  # noqa: E402
 from e2e.watched import Watched  # noqa: E402
 
@@ -43,10 +43,14 @@ def run(ground: Ground, faults: list[Fault]) -> tuple[list[Row], list[str]]:
     failed: list[str] = []
     watch = tape = None
     for fault in faults:
-        if watch is None or tape is None:
-            watch = ground.watch(f"watch-{len(rows)}-{len(failed)}")
+        if watch is None or tape is None or fault in APART:
+            if watch is not None and tape is not None:
+                print(f"{check_counted_once(ground, tape)} frames, none twice", file=sys.stderr)
+                watch.stop()
+            watch = ground.watch(f"watch-{len(rows)}-{len(failed)}", fault)
             tape = Tape(watch.capture)
         try:
+            settle(tape)
             rows.append(endure(ground, watch, tape, fault))
             print(f"{rows[-1]}", file=sys.stderr, flush=True)
         except AssertionError:
@@ -54,21 +58,19 @@ def run(ground: Ground, faults: list[Fault]) -> tuple[list[Row], list[str]]:
             failed.append(fault.name)
             watch.stop()
             watch = None
-        if fault.name in AFTERWARDS:
-            AFTERWARDS[fault.name](ground)
         if watch is None:
             ground.restore()
             ground.container.restore()
             ground.start_run()
     if watch is not None and tape is not None:
-        print(f"{check_counted_once(tape)} frames, none twice", file=sys.stderr)
+        print(f"{check_counted_once(ground, tape)} frames, none twice", file=sys.stderr)
     return rows, failed
 
 
 def main() -> int:
     """Run, print, judge."""
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    faults = [fault for fault in FAULTS if re.search(wanted, fault.name)]
+    faults = [fault for fault in (*FAULTS, *APART) if re.search(wanted, fault.name)]
     with tempfile.TemporaryDirectory() as folder, proxmox() as places:
         watched = Watched(places, Path(folder))
         ground = Ground(watched)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import time
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from e2e.paths.ground import Fault, Ground
 from e2e.paths.relay import BOTH, DOWN, UP
@@ -56,6 +58,10 @@ def _login(script: str, ground: Ground) -> None:
     ground.sshd.cut()
 
 
+def _quiet(ground: Ground) -> None:
+    ground.sshd.noisy("")
+
+
 def _keys_gone(ground: Ground) -> None:
     keys = ground.sshd.work / "authorized_keys"
     keys.rename(keys.with_suffix(".off"))
@@ -69,9 +75,13 @@ def _keys_back(ground: Ground) -> None:
 
 def _throttle(ground: Ground) -> None:
     ground.relay.is_rude = True  # until both places are taken
-    ground.sshd.configure(extra="MaxStartups 2:100:2\n")
+    ground.sshd.configure(max_startups="2:100:2")
     port = ground.sshd.port
-    ground.kept["strangers"] = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+    taken = ground.kept["strangers"] = []
+    while len(taken) < 2:  # a look at the port may still count
+        stranger = socket.create_connection(("127.0.0.1", port), 30)
+        if stranger.recv(4) == b"SSH-":
+            taken.append(stranger)
     ground.relay.is_rude = False
     ground.relay.cut()
 
@@ -162,7 +172,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault("bytes corrupted", "one byte of a packet flipped", partial(_relay, corrupt_next=True),
           says=CUT),
     Fault("session frozen", "SIGSTOP to the connection's sshd",
-          partial(_signal_sessions, signal.SIGSTOP), says="no answer"),
+          partial(_signal_sessions, signal.SIGSTOP), says="no answer",
+          afterwards=partial(_signal_sessions, signal.SIGCONT)),
     Fault("sshd frozen", "SIGSTOP to listener and sessions",
           lambda g: g.sshd.freeze(), lambda g: g.sshd.thaw(), "host or sshd is frozen"),
     Fault("sshd stopped", "listener and sessions killed",
@@ -191,7 +202,7 @@ FAULTS: tuple[Fault, ...] = (
           partial(_reconfigure, max_sessions=0), lambda g: g.sshd.configure(),
           "no further session"),
     Fault("logins throttled", "MaxStartups full, connection cut",
-          _throttle, _unthrottle, "closes|hung up|broke off|MaxStartups"),
+          _throttle, _unthrottle, "MaxStartups"),
     Fault("no common algorithm", "sshd comes back with one key exchange that is not ours",
           partial(_reconfigure, extra="KexAlgorithms sntrup761x25519-sha512@openssh.com\n"),
           lambda g: g.sshd.configure(), "no common algorithm"),
@@ -200,16 +211,20 @@ FAULTS: tuple[Fault, ...] = (
           lambda g: g.sshd.configure(), "backups only"),
     # -- login shell
     Fault("noisy login shell", "1 MB of bytes on each output, connection cut",
-          partial(_login, _NOISE), says=CUT),
+          partial(_login, _NOISE), says=CUT,
+          afterwards=_quiet),
     Fault("login shell goes on talking", "a line each 50 ms into the stream, connection cut",
-          partial(_login, _TICKER), says=CUT),
-    Fault("slow login shell", "6 s, connection cut", partial(_login, "sleep 6\n"), says=CUT),
+          partial(_login, _TICKER), says=CUT,
+          afterwards=_quiet),
+    Fault("slow login shell", "6 s, connection cut", partial(_login, "sleep 6\n"), says=CUT,
+          afterwards=_quiet),
     Fault("login shell ends", "exit 1 in its start-up file, connection cut",
-          partial(_login, "echo go away >&2; exit 1\n"), lambda g: g.sshd.noisy(""), "go away"),
+          partial(_login, "echo go away >&2; exit 1\n"), _quiet, "go away"),
     Fault("descriptors used up", "ulimit -n 4 in the login shell, connection cut",
-          partial(_login, "ulimit -n 4\n"), lambda g: g.sshd.noisy(""), "Too many open files|open"),
-    Fault("no memory for an agent", "ulimit -v 30000 in the login shell, connection cut",
-          partial(_login, "ulimit -v 30000\n"), lambda g: g.sshd.noisy(""), "memory|Python"),
+          partial(_login, "ulimit -n 4\n"), _quiet, "ended with status"),
+    Fault("no memory for an agent", "ulimit -v 20000 in the login shell, connection cut",
+          partial(_login, "ulimit -v 20000\n"), _quiet,
+          "[Mm]emory|no Python"),
     # -- agent and container
     Fault("agent killed", "SIGKILL", partial(_signal_agent, signal.SIGKILL), says="signal 9"),
     Fault("agent stopped", "SIGSTOP", partial(_signal_agent, signal.SIGSTOP), _continue_agent,
@@ -223,23 +238,64 @@ FAULTS: tuple[Fault, ...] = (
     Fault("no process more", "pids.max reached, connection cut",
           _limit_processes, _free_processes, "fork|[Rr]esource|entry"),
     Fault("Python gone", "moved away, connection cut: the run's own is used",
-          partial(_inside, _HIDE_PYTHON, cut=True), says=CUT),
+          partial(_inside, _HIDE_PYTHON, cut=True), says=CUT,
+          afterwards=partial(_inside, _SHOW_PYTHON)),
     Fault("disk full there", "/tmp, /root, /var/tmp full, connection cut",
-          partial(_inside, _FILL, cut=True), says=CUT),
+          partial(_inside, _FILL, cut=True), says=CUT,
+          afterwards=partial(_inside, _EMPTY)),
     Fault("no pct", "pct gone from the host, connection cut: lxc-attach is used", _without_pct,
-          says=CUT),
+          says=CUT,
+          afterwards=_with_pct),
     # -- the watcher's side
     Fault("watcher stopped", "SIGSTOP for 30 s, SIGCONT", _pause_watcher, hold_s=1.0),
 )  # fmt: skip
 """In one watch, one after another."""
 
-AFTERWARDS = {
-    "noisy login shell": lambda g: g.sshd.noisy(""),
-    "login shell goes on talking": lambda g: g.sshd.noisy(""),
-    "slow login shell": lambda g: g.sshd.noisy(""),
-    "session frozen": partial(_signal_sessions, signal.SIGCONT),
-    "Python gone": partial(_inside, _SHOW_PYTHON),
-    "disk full there": partial(_inside, _EMPTY),
-    "no pct": _with_pct,
-}
-"""What is put right after a fault that cures itself."""
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+_OWN_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'
+
+
+def _unname(ground: Ground) -> None:
+    ground.hosts.write_text("127.0.0.1 localhost\n")
+    ground.relay.cut()
+
+
+def _name(ground: Ground) -> None:
+    ground.hosts.write_text("127.0.0.1 localhost\n127.0.0.1 relayed.invalid\n")
+
+
+def _clock(ground: Ground) -> dict[str, str]:
+    """Environment of a program whose wall clock is set by a file."""
+    library = Path(shutil.copy(FAKETIME, ground.container.share))
+    clock = ground.container.share / "clock"
+    clock.write_text("+0")
+    return {
+        "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
+
+
+def _step_clock(by: str, ground: Ground) -> None:
+    (ground.container.share / "clock").write_text(by)
+
+
+def _step_there(ground: Ground) -> None:
+    words = [f"export {name}={value}\n" for name, value in _clock(ground).items()]
+    _login("".join(words), ground)
+    time.sleep(8)
+    _step_clock("+3600", ground)
+
+
+APART: tuple[Fault, ...] = (
+    Fault("name gone", "host no longer in /etc/hosts, connection cut", _unname, _name,
+          "unknown host", host="named",
+          prefix=lambda g: ("unshare", "-m", "sh", "-c", _OWN_HOSTS, str(g.hosts))),
+    Fault("jump host gone", "the way to the jump host cut and closed",
+          partial(_relay, cut=True, is_rude=True), _heal, "gone|closes|cut", host="jumped"),
+    Fault("clock stepped here", "watcher's wall clock an hour ahead, then back",
+          partial(_step_clock, "+3600"), partial(_step_clock, "+0"), hold_s=8.0,
+          prefix=lambda g: ("env", *(f"{k}={v}" for k, v in _clock(g).items()))),
+    Fault("clock stepped there", "agent's wall clock an hour ahead, after a cut", _step_there,
+          says=CUT, afterwards=_quiet, prefix=lambda g: ()),
+)  # fmt: skip
+"""Each in a watch of its own."""

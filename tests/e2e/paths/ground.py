@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dflash_watch.capture import open_capture
+from dflash_watch.engine import Engine
+from dflash_watch.playbooks import load_playbooks
+from dflash_watch.transport.backoff import STEADY_S
 from e2e.paths.relay import Relay
 from e2e.places.inside import Inside
 from e2e.watched import Run, Watch, Watched, until
@@ -75,8 +79,10 @@ class Ground:
         words = ("--steps", 1_000_000, "--step-s", 0.25, "--busy-ratio", 0.05)
         self.run = self.watched.foreign(SCRIPT, *words)
 
-    def watch(self, name: str, host: str = "box", prefix: Sequence[str] = ()) -> Watch:
-        """The real watcher, up and running."""
+    def watch(self, name: str, fault: Fault | None = None) -> Watch:
+        """The real watcher, up and running; as `fault` wants it."""
+        host = "box" if fault is None else fault.host
+        prefix = fault.prefix(self) if fault is not None and fault.prefix else ()
         words = ["--host", host, "--ct", self.container.id, "--ssh-config", str(self.config)]
         words += ["--match", SCRIPT]
         watch = Watch(words, self.watched.folder / name, prefix)
@@ -115,6 +121,12 @@ class Fault(NamedTuple):
     """Pattern of a reason that must be told; None: nothing is lost."""
     hold_s: float = 5.0
     """How long it stands after it was told."""
+    afterwards: Callable[[Ground], object] | None = None
+    """Puts right what still stands."""
+    host: str = "box"
+    """Of the ssh_config: `box`, `named` (by /etc/hosts), `jumped` (through `box`)."""
+    prefix: Callable[[Ground], Sequence[str]] | None = None
+    """Words before the watcher's command; such a fault has a watch of its own."""
 
 
 class Row(NamedTuple):
@@ -132,6 +144,8 @@ class Row(NamedTuple):
 
 def endure(ground: Ground, watch: Watch, tape: Tape, fault: Fault) -> Row:
     """Make it, wait until it is told, undo it, wait until all is as before.
+
+    What still stands of a fault that the watch gets round is undone at the end.
 
     Raises:
         AssertionError: another verdict than blind and running, a wrong reason, an agent too many.
@@ -161,7 +175,19 @@ def endure(ground: Ground, watch: Watch, tape: Tape, fault: Fault) -> Row:
     if not fault.says:
         assert not blind, watch.told()
     blind_s = round(blind[0] - begun_t, 1) if blind else None
+    if fault.afterwards is not None:
+        fault.afterwards(ground)
     return Row(fault.name, fault.made, said, blind_s, round(max(back_t - cured_t, 0.0), 1))
+
+
+def settle(tape: Tape) -> None:
+    """An agent that has been there for a while: what breaks next is not the same trouble again."""
+
+    def is_steady() -> bool:
+        ups = [at for at, (_, record) in enumerate(tape.records) if record["type"] == "hello"]
+        return len(tape.since(ups[-1] if ups else 0, "frame")) > STEADY_S + 1
+
+    until(is_steady, "a steady way", 150)
 
 
 def _told(fault: Fault, watch: Watch, tape: Tape, mark: int) -> str:
@@ -191,8 +217,8 @@ def _back(watch: Watch, tape: Tape, line_mark: int, cured_t: float) -> float:
     return max([first_t, *ends[:1]])
 
 
-def check_counted_once(tape: Tape) -> int:
-    """No frame (boot, agent, number) twice; how many frames there were."""
+def check_counted_once(ground: Ground, tape: Tape) -> int:
+    """No frame (boot, agent, number) and no line of the log twice; how many frames there were."""
     who, seen = ("", 0), []
     len(tape)
     for _, record in tape.records:
@@ -201,4 +227,12 @@ def check_counted_once(tape: Tape) -> int:
         elif record["type"] == "frame":
             seen.append((*who, record["seq"]))
     assert len(seen) == len(set(seen))
+    return len(seen)
+    header, records = open_capture(tape.path)
+    engine = Engine(header.options, load_playbooks())
+    for record in records:
+        engine.advance(record)
+    written = len(ground.run.text().splitlines())
+    counted = [track.num_lines for track in engine.window.logs.tracks.values()]
+    assert 0 < max(counted) <= written
     return len(seen)

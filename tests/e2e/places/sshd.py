@@ -33,7 +33,7 @@ KbdInteractiveAuthentication no
 UseDNS no
 PrintMotd no
 LogLevel VERBOSE
-MaxStartups 100
+MaxStartups {max_startups}
 MaxSessions {max_sessions}
 SetEnv PATH={work}/bin:{path} HOME={work}/home
 """
@@ -104,12 +104,18 @@ class Sshd:
         self.configure()
 
     def configure(
-        self, *, max_sessions: int = 10, host_key: str = "host_key", extra: str = ""
+        self,
+        *,
+        max_sessions: int = 10,
+        max_startups: str = "100",
+        host_key: str = "host_key",
+        extra: str = "",
     ) -> None:
         """Write the configuration and (re)start the listener where it changed.
 
         Args:
             max_sessions: channels with a command on one connection.
+            max_startups: connections that have not logged in (start:rate:full).
             host_key: name of the key it shows.
             extra: lines that stand first, and so win.
         """
@@ -118,6 +124,7 @@ class Sshd:
             port=self.port,
             host_key=self.work / host_key,
             max_sessions=max_sessions,
+            max_startups=max_startups,
             extra=extra,
             path=SYSTEM_PATH,
         )

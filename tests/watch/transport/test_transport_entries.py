@@ -105,6 +105,12 @@ def test_a_look_is_found_among_what_a_login_shell_says() -> None:
     assert entries.parse_look(text) == entries.Look(host="pve", state="frozen")
 
 
+def test_words_without_a_line_end_before_the_look_hide_nothing_and_stay_harmless() -> None:
+    text = "\x1b[2Jno line endDFLASH-LOOK host pve\nDFLASH-LOOK state running\nlast\n"
+    assert entries.parse_look(text) == entries.Look(host="pve", state="running")
+    assert entries.without_look(text) == "?[2Jno line end\nlast\n"
+
+
 @pytest.mark.parametrize(
     ("look", "reason", "message"),
     [

@@ -13,8 +13,8 @@ EXIT_AGENT_FAILED = 99
 
 # Reads "<bytes of zipapp> <bytes of config>\n", both parts, and starts the agent. The code lies in
 # a memory file, else (old C libraries) is imported straight from the bytes. A Python that will not
-# do says so before it has read anything, so that the next one can be tried on the same input. No
-# single quotes: the whole text stands between two of them in the script.
+# do says so before it has read anything, so that the next one can be tried on the same input; one
+# that fails later ends with 99. No single quotes: the text stands between two of them.
 STUB = """
 import os, sys
 try: import ctypes, hashlib, json, zlib
@@ -27,12 +27,6 @@ def take(n):
         if not p: sys.stderr.write("DFLASH-BROKEN-INPUT\\n"); os._exit(98)
         b += p
     return b
-h = b""
-while not h.endswith(b"\\n") and len(h) < 64: h += take(1)
-try: n, m = [int(w) for w in h.split()]
-except ValueError: sys.stderr.write("DFLASH-BROKEN-INPUT\\n"); os._exit(98)
-z, c = take(n), take(m)
-d = hashlib.sha256(z).hexdigest()
 def in_memory():
     import importlib.abc, importlib.util, io, zipfile
     a = zipfile.ZipFile(io.BytesIO(z)); names = set(a.namelist())
@@ -48,15 +42,21 @@ def in_memory():
             exec(compile(a.read(p), p, "exec"), m.__dict__)
     sys.meta_path.insert(0, F())
 try:
-    f = os.memfd_create("dflash-agent")
-    v = memoryview(z)
-    while v: v = v[os.write(f, v):]
-    sys.path.insert(0, "/proc/self/fd/%d" % f)
-    import dflash_watch.agent
-except (AttributeError, OSError, ImportError):
-    in_memory()
-del z
-try:
+    h = b""
+    while not h.endswith(b"\\n") and len(h) < 64: h += take(1)
+    try: n, m = [int(w) for w in h.split()]
+    except ValueError: sys.stderr.write("DFLASH-BROKEN-INPUT\\n"); os._exit(98)
+    z, c = take(n), take(m)
+    d = hashlib.sha256(z).hexdigest()
+    try:
+        f = os.memfd_create("dflash-agent")
+        v = memoryview(z)
+        while v: v = v[os.write(f, v):]
+        sys.path.insert(0, "/proc/self/fd/%d" % f)
+        import dflash_watch.agent
+    except (AttributeError, OSError, ImportError):
+        in_memory()
+    del z
     from dflash_watch.agent.__main__ import main
     end = main(c, d)
 except Exception:

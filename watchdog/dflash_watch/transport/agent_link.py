@@ -10,7 +10,7 @@ from typing import Any
 
 from dflash_watch.place import Place
 from dflash_watch.transport import entries
-from dflash_watch.transport.base import STATUS_S, Reason, Stream, TransportError, status_soon
+from dflash_watch.transport.base import STATUS_S, Reason, Stream, TransportError, plain, status_soon
 from dflash_watch.transport.way import read_end
 from dflash_watch.transport.wire import WireReader, render_request, render_start
 
@@ -154,7 +154,7 @@ class AgentLink:
             return TransportError(Reason.LOST, text)
         stderr = entries.without_look(self._stream.error_text())
         said = stderr.strip().splitlines() or [
-            self._reader.noise.decode(errors="replace").strip()[-200:]
+            plain(self._reader.noise.decode(errors="replace").strip()[-200:])
         ]
         text = f"{self._where}: entered, but the agent did not speak within {silent_s:.0f} s"
         return TransportError(Reason.TIMEOUT, f"{text}: {said[-1]}" if said[-1] else text)

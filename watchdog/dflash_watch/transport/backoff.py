@@ -9,7 +9,7 @@ STEPS_S = (1.0, 2.0, 4.0, 6.0)
 """The last one repeats: a cure is seen, and the agent there again, within ten seconds."""
 LEAST_S = 0.5
 """Between two attempts, however long the first one took."""
-STEADY_S = 20.0
+STEADY_S = 10.0
 """An agent that was there for so long begins the steps anew; one that dies at once does not."""
 SPREAD = 0.2
 

@@ -66,6 +66,11 @@ class Reply(NamedTuple):
     err: str
 
 
+def plain(text: str) -> str:
+    """One line that a screen takes: strangers' control characters become `?`."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
 class Stream(Protocol):
     """One running command."""
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dflash_watch.errors import UsageError
-from dflash_watch.transport.base import Reason, TransportError
+from dflash_watch.transport.base import Reason, TransportError, plain
 
 EXIT_NOT_ENTERED = 96
 _MARK = "DFLASH-LOOK"
@@ -231,9 +231,10 @@ def parse_look(text: str) -> Look:
     """Facts among whatever else the host printed."""
     facts: dict[str, str] = {}
     for line in text.splitlines():
-        mark, _, rest = line.partition(" ")
+        # Whatever a login shell said last may stand before it on the same line.
+        _, mark, rest = line.rpartition(_MARK + " ")
         key, _, value = rest.partition(" ")
-        if mark == _MARK and value.strip():
+        if mark and value.strip():
             facts[key] = value.strip()
     return Look(
         state=_STATES.get(facts.get("state", "").lower()),
@@ -245,8 +246,9 @@ def parse_look(text: str) -> Look:
 
 
 def without_look(stderr: str) -> str:
-    """What the tools themselves said."""
-    return "".join(line for line in stderr.splitlines(keepends=True) if not line.startswith(_MARK))
+    """What the tools themselves said, a line each, without control characters."""
+    said = [line.partition(_MARK)[0].strip() for line in stderr.splitlines()]
+    return "".join(f"{plain(line)}\n" for line in said if line)
 
 
 def assess_look(entry: Entry, arg: str, look: Look) -> TransportError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dflash_watch.transport.base import Reason, TransportError
+from dflash_watch.transport.base import Reason, TransportError, plain
 
 # Read from top to bottom; 1, 2, 126, 127 and 255 mean different things to each tool.
 _FAILURES: Sequence[tuple[str, Reason, str]] = (
@@ -44,7 +44,7 @@ _FAILURES: Sequence[tuple[str, Reason, str]] = (
 def read_failure(where: str, stderr: str, noise: str, status: int | None) -> TransportError:
     """Class and words for a command that ended before the agent spoke."""
     last = next((line for line in reversed((stderr or noise).strip().splitlines()) if line), "")
-    said = f": {last.strip()[:200]}" if last else ""
+    said = f": {plain(last.strip()[:200])}" if last else ""
     if status == 97:
         stderr += " DFLASH-NO-PYTHON"
     for pattern, reason, words in _FAILURES:

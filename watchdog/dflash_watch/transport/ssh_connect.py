@@ -20,6 +20,8 @@ from dflash_watch.transport.ssh_auth import authenticate
 from dflash_watch.transport.ssh_options import SshOptions, fetch_options
 
 _LOG = "dflash_watch.paramiko"
+_AT_ONCE_S = 0.7
+"""Less than any limit of ours: the other side closed."""
 Say = Callable[[str], None]
 
 
@@ -162,6 +164,12 @@ def _negotiate(
 
 def _no_negotiation(options: SshOptions, error: Exception, took_s: float) -> TransportError:
     where = f"{options.alias} ({options.hostname}:{options.port})"
+    if "banner" in str(error) and took_s < _AT_ONCE_S:
+        return TransportError(
+            Reason.LOST,
+            f"{where}: closed before an SSH banner",
+            hint="too many logins at once (MaxStartups), or is this address refused there?",
+        )
     if "banner" in str(error):
         return TransportError(
             Reason.TIMEOUT,
