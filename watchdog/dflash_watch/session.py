@@ -243,7 +243,6 @@ class Session:
                     self._put(record)
                     self._look_for_gpus(record)
             case StackSample():
-                self._offer.seen(record)
                 self._put(record)
                 self._forget(record)
             case Reply():
@@ -302,15 +301,19 @@ class Session:
                 link.ask("pace", every_s=order)
 
     def _ask_stacks(self, link: AgentLink, wanted: _Wanted) -> None:
-        """Pass it on; before the first one our py-spy, where there is none or it gave nothing."""
-        keys = self._offer.keys(link, self._hello)
+        """Pass it on, and that our py-spy is to be had."""
+        keys = self._offer.keys()
         if wanted.native:
             keys["native"] = True
         self._wanted[link.ask("stacks", pid=wanted.pid, label=wanted.label, **keys)] = wanted
 
     def _answered(self, reply: Reply) -> None:
         wanted = self._wanted.pop(reply.id, None)
-        if wanted is not None:  # the sample itself did not come before its reply
+        if wanted is None:
+            return
+        if self._link is not None and self._offer.answer(self._link, self._hello, reply):
+            self._ask_stacks(self._link, wanted)
+        else:  # the sample itself did not come before its reply
             self._fail_stacks(wanted, reply.error or "the agent sent none")
 
     def _forget(self, sample: StackSample) -> None:

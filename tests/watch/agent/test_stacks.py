@@ -148,6 +148,18 @@ def test_the_agent_takes_stacks_while_frames_go_on(agent: Start, two_threads):
 
 
 @needs_py_spy
+def test_a_tool_is_not_asked_for_where_the_runs_own_environment_has_one(two_threads):
+    assert take(two_threads.pid, can_push=True)["tool"] == "py-spy"
+
+
+def test_a_tool_that_does_not_know_this_python_is_no_reason_not_to_ask(two_threads, tmp_path):
+    tool = tmp_path / "py-spy"
+    tool.write_text("#!/bin/sh\necho 'Error: Unsupported version of Python: 3.19' >&2; exit 1\n")
+    tool.chmod(0o755)
+    assert take(two_threads.pid, can_push=True, **holding(tool)) == {"needs_tool": True}
+
+
+@needs_py_spy
 def test_a_pushed_tool_is_used_where_there_is_none(agent: Start, program, tmp_path):
     bare = bare_python()
     if bare is None:
@@ -161,9 +173,13 @@ def test_a_pushed_tool_is_used_where_there_is_none(agent: Start, program, tmp_pa
     assert (
         "the watcher is a toaster" in run.until(lambda record: record["type"] == "stacks")["error"]
     )
+    number = run.ask("stacks", pid=target.pid, label="offered", can_push=True)
+    asks = run.until(lambda record: record["type"] == "stacks" or record.get("id") == number)
+    assert (asks.get("ok"), asks.get("error")) == (False, "needs py-spy")
     data = Path(PY_SPY).read_bytes()
-    run.ask("tool", data, name="py-spy", bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-    assert run.until(lambda record: record["type"] == "reply" and record["id"] == 2)["ok"]
+    digest = hashlib.sha256(data).hexdigest()
+    number = run.ask("tool", data, name="py-spy", bytes=len(data), sha256=digest)
+    assert run.until(lambda record: record["type"] == "reply" and record["id"] == number)["ok"]
     run.ask("stacks", pid=target.pid, label="after")
     sample = run.until(lambda record: record["type"] == "stacks")
     assert sample["tool"] == "py-spy"

@@ -67,7 +67,8 @@ while True:
     if ask["op"] == "tool": kept[ask["name"]] = take(ask["bytes"])
     if ask["op"] == "pace": every, due = ask["every_s"], now
     if ask["op"] == "stacks":
-        if ask["pid"] < 0: reply.update(ok=False, error="no such process")
+        if ask.get("can_push") and not kept: reply.update(ok=False, error="needs py-spy")
+        elif ask["pid"] < 0: reply.update(ok=False, error="no such process")
         else:
             raw = str({k: len(v) for k, v in kept.items()})
             say({"type": "stacks", "t": 0.0, "pid": ask["pid"], "label": ask["label"],

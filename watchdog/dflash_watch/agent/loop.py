@@ -152,7 +152,8 @@ class Loop:
         if writable:
             self._sender.push()
         for record, reply in self._stacks.collect(time.monotonic()):
-            self._sender.send(record)
+            if record is not None:
+                self._sender.send(record)
             self._sender.send(reply)
         if self._stdin not in readable:
             return False
@@ -190,6 +191,7 @@ class Loop:
         means = self._look.stack_means()._replace(
             pushed=self._tools.pushed("py-spy"),
             not_pushed=str(request.get("no_tool") or self._tools.problem or "")[:300] or None,
+            can_push=request.get("can_push") is True,
             native=request.get("native") is True,
         )
         return self._stacks.start(request.get("id"), pid, str(request.get("label") or ""), means)

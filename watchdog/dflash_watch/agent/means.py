@@ -10,6 +10,10 @@ BUDGET_S = 12.0
 """No new attempt at one sample begins later than this."""
 
 
+NEEDS_TOOL = "needs py-spy"
+"""Reply to a request that the watcher's own py-spy would answer better."""
+
+
 class Declared(NamedTuple):
     """What run.json says of faulthandler: a signal's number, and the file that it writes to."""
 
@@ -27,6 +31,8 @@ class Means(NamedTuple):
     """Path of the watcher's own py-spy."""
     not_pushed: Optional[str] = None
     """Why there is none."""
+    can_push: bool = False
+    """The watcher would send one: ask for it before anything less is taken."""
     declared: Optional[Declared] = None
     native: bool = False
     """C frames too: stops the process meanwhile, so only when somebody asked for it."""

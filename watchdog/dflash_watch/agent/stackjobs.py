@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from dflash_watch.agent.child import Child
-from dflash_watch.agent.means import BUDGET_S, TOOL_S, Means
+from dflash_watch.agent.means import BUDGET_S, NEEDS_TOOL, TOOL_S, Means
 from dflash_watch.agent.probes.threads import ThreadReader
 
 DEADLINE_S = BUDGET_S + 2 * TOOL_S
@@ -17,7 +17,8 @@ MAX_JOBS = 64
 """Requests waiting or under way; more are refused."""
 LONGEST_WAIT_S = 25.0
 """A request that waited so long is given up: its watcher has done so too."""
-Done = Tuple[Dict[str, Any], Dict[str, Any]]
+Done = Tuple[Optional[Dict[str, Any]], Dict[str, Any]]
+"""A record, if there is one, and the reply."""
 
 
 class Job(NamedTuple):
@@ -108,6 +109,9 @@ class StackJobs:
             record = self._failed(job, str((job.child.gap(now_s) or {})["reason"]))
         self._running = None
         job.child.close()
+        if record.get("needs_tool"):
+            reply = {"type": "reply", "id": job.number, "ok": False, "error": NEEDS_TOOL}
+            return [(None, reply)]
         if "type" not in record:
             record = self._failed(job, str(record.get("error")))
         return [_answer(job, record)]

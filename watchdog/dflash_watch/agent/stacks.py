@@ -27,6 +27,8 @@ HELD = "its memory gives no answer (a thread in there holds its map): a sampler 
 def take_stacks(root: str, pid: int, label: str, means: Means) -> Dict[str, Any]:
     """`frame.StackSample` of a process; bounded to BUDGET_S and one run of a tool.
 
+    Where the watcher's py-spy could do better than what is here: `{"needs_tool": True}`.
+
     Args:
         root: `/proc`.
         pid: the process.
@@ -42,7 +44,10 @@ def take_stacks(root: str, pid: int, label: str, means: Means) -> Dict[str, Any]
         return dict(sample, tool="kernel", error=error)
     states = states_of(root, pid)
     ladder = Ladder(root, pid, means, before, states, started_s + BUDGET_S)
-    dump = ladder.climb()
+    try:
+        dump = ladder.climb()
+    except NeedsTool:
+        return {"needs_tool": True}
     rows = _rows(root, pid)
     sample["duration_s"] = round(time.monotonic() - started_s, 3)
     after = proc.read_stat(root, pid)
@@ -66,6 +71,10 @@ def take_stacks(root: str, pid: int, label: str, means: Means) -> Dict[str, Any]
 
 def _rows(root: str, pid: int) -> List[List[Any]]:
     return ThreadReader(root).read([pid], with_switches=False)[0].get(str(pid), [])
+
+
+class NeedsTool(Exception):  # noqa: N818 - no error: the watcher is asked, and asks again
+    """There is no py-spy here that answers, and the watcher has one."""
 
 
 class Ladder:
@@ -132,6 +141,8 @@ class Ladder:
             self.note("py-spy --native", None, f"refused: {refused}")
             return None
         found = self._samplers()[:1]
+        if not found and self._means.can_push:
+            raise NeedsTool
         if not found:
             return None
         dump = pyspy.dump(found[0].command[0], self._pid, native=True, user=found[0].user)
@@ -181,9 +192,15 @@ class Ladder:
             self._settle(pyspy.NAME, one, dump)
             if dump.threads is not None or dump.kind == dumps.GONE:
                 break
+        if self._means.can_push and dump.threads is None and not self._is_final(dump):
+            raise NeedsTool
         if len(found) == 1 and self._means.not_pushed and dump.threads is None:
             self.note(pyspy.NAME, "pushed by the watcher", self._means.not_pushed)
         return dump
+
+    def _is_final(self, dump: Dump) -> bool:
+        """Another py-spy would fare no better."""
+        return self._refused is not None or dump.kind in (dumps.GONE, dumps.TRACED, dumps.SLOW)
 
     def _try_pyspy(self, found: tools.Found) -> Dump:
         """Without blocking a reading can be torn: three tries, while there is time."""
