@@ -78,7 +78,7 @@ fuzz: install
 # What the tests need from the system; Debian and Ubuntu, as root.
 system-packages:
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc procps python3-venv tmux faketime openssh-server openssh-client sudo lxc lxcfs uidmap debootstrap >/dev/null
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc procps strace python3-venv tmux faketime openssh-server openssh-client sudo lxc lxcfs uidmap debootstrap >/dev/null
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
