@@ -77,6 +77,14 @@ def pss_bytes(pid: int) -> int:
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) << 10
 
 
+def highest_bytes(pid: int) -> int:
+    """The most that was resident at any time, pages of shared libraries included."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return (
+        next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM")) << 10
+    )
+
+
 def fleet_file(folder: Path, runs: list[subprocess.Popen[bytes]], sshd: Sshd) -> Path:
     """One entry a run, each over a connection of its own."""
     entries = [
@@ -128,6 +136,7 @@ def follow(
     time.sleep(max(seconds - (time.monotonic() - began_s), 0.0))
     spent_s = (ticks_of(watcher.pid) - before) / os.sysconf("SC_CLK_TCK")
     took_s, pss = time.monotonic() - began_s, pss_bytes(watcher.pid)
+    peak_mb = round(highest_bytes(watcher.pid) / 2**20, 1)
     threads = len(list(Path(f"/proc/{watcher.pid}/task").iterdir()))
     connections = [
         one for one in psutil.Process(watcher.pid).net_connections("tcp")
@@ -140,6 +149,7 @@ def follow(
     return {
         "core_percent": round(100 * spent_s / took_s, 2),
         "pss_mb": round(pss / 2**20, 1),
+        "peak_mb": peak_mb,
         "latest_frame_s": late[-1],
         "median_frame_s": late[len(late) // 2],
         "frames": len(late),

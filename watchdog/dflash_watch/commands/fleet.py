@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -50,6 +51,9 @@ from dflash_watch.session import Session
 ARRIVING_S = 15.0
 """The first table waits so long for the last run."""
 SIGN_OF_LIFE_S = 60.0
+M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
+"""Of mallopt(3)."""
+LARGE_BYTES = 256 << 10
 
 
 def run(given: Namespace, context: Context) -> int:
@@ -82,6 +86,7 @@ def watch_all(
     until_end: bool,
 ) -> list[Row]:
     """The rows at the end of the watching."""
+    share_arenas()
     playbooks = load_playbooks()
     files: dict[Path, JournalFile] = {}
 
@@ -107,6 +112,17 @@ def watch_all(
         for file in files.values():
             file.close(CLOSE_S)
     return fleet.rows()
+
+
+def share_arenas() -> None:
+    """Threads share two heaps of the C library, and what is large is given back when it is freed.
+
+    Otherwise holes stay: 10 to 50 MB with eight runs, each of which was sent py-spy once.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # not the GNU library: other habits
+        library = ctypes.CDLL(None)
+        library.mallopt(M_ARENA_MAX, 2)
+        library.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 def look_once(

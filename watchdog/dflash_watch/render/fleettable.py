@@ -47,12 +47,14 @@ def worst_code(rows: Sequence[Row]) -> int:
 
 
 def worst_first(rows: Sequence[Row]) -> list[Row]:
-    """Sorted by what needs a person; within that what began last comes last."""
-    return sorted(rows, key=lambda row: (RANK[row_code(row)], _since_t(row), row.name))
+    """Sorted by what needs a person, what has lasted longest before the rest; the others by name."""
 
+    def key(row: Row) -> tuple[int, float, str]:
+        code, shot = row_code(row), row.snapshot
+        since_t = shot.since_t if shot is not None and code != EXIT_OK else 0.0
+        return RANK[code], since_t, row.name
 
-def _since_t(row: Row) -> float:
-    return row.snapshot.since_t if row.snapshot is not None else 0.0
+    return sorted(rows, key=key)
 
 
 def render_table(rows: Sequence[Row], *, is_coloured: bool = False) -> str:
