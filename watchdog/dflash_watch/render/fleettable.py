@@ -47,7 +47,7 @@ def worst_code(rows: Sequence[Row]) -> int:
 
 
 def worst_first(rows: Sequence[Row]) -> list[Row]:
-    """Sorted by what needs a person, what has lasted longest before the rest; the others by name."""
+    """Sorted by what needs a person, what has lasted longest first; what is fine by name."""
 
     def key(row: Row) -> tuple[int, float, str]:
         code, shot = row_code(row), row.snapshot
