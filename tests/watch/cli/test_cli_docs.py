@@ -1,11 +1,12 @@
-"""docs/commands.md and the parsers know the same options."""
+"""The pages of commands and the parsers know the same options."""
 
 import re
 from pathlib import Path
 
 from dflash_watch.cli import PARSERS
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "commands.md").read_text()
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+TEXT = "\n".join((DOCS / name).read_text() for name in ("commands.md", "fleet.md"))
 OF_OTHERS = {"--preset"}
 
 

@@ -63,7 +63,9 @@ def show(server: Served, context: Context) -> int:
     code = context.show_served(visit(server), partial(reopen, server))
     if code == EXIT_OK:
         name = server.card.name
-        sys.stderr.write(f"{name} goes on watching; come back: dflash-watch attach {name}\n")
+        lives = any(one.card.name == name for one in find_servers([server.folder]))
+        told = f"goes on watching; come back: dflash-watch attach {name}" if lives else "has ended"
+        sys.stderr.write(f"{name} {told}\n")
     return code
 
 
