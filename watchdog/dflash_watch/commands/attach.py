@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from dflash_watch.commands.context import (
     Context,
     state_dir,
     stop_on_signals,
+    tell,
 )
 from dflash_watch.commands.lines import is_unread
 from dflash_watch.commands.sinks import (
@@ -65,7 +65,7 @@ def show(server: Served, context: Context) -> int:
         name = server.card.name
         lives = any(one.card.name == name for one in find_servers([server.folder]))
         told = f"goes on watching; come back: dflash-watch attach {name}" if lives else "has ended"
-        sys.stderr.write(f"{name} {told}\n")
+        tell(f"{name} {told}")
     return code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import socket
     from pathlib import Path
+
+from dflash_events.secrets import mask_text
 
 from dflash_watch.errors import OutputError
 from dflash_watch.readers.lines import printable_lines
@@ -98,6 +101,12 @@ def write_line(line: str, *, has_colour: bool = False, descriptor: int = STDOUT)
         hint = "make room, or write elsewhere"
         name = "standard output" if descriptor == STDOUT else "standard error"
         raise OutputError(f"{name}: {error.strerror}", hint=hint) from error
+
+
+def tell(line: str) -> None:
+    """A line on standard error: what the program says about itself, never a result."""
+    sys.stderr.write(f"{printable_lines(mask_text(line))}\n")
+    sys.stderr.flush()
 
 
 def state_dir() -> Path:

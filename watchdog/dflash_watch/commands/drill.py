@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tempfile
 import threading
 from argparse import Namespace
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dflash_watch.clock import SystemClock
-from dflash_watch.commands.context import Context, stop_on_signals, write_line
+from dflash_watch.commands.context import Context, stop_on_signals, tell, write_line
 from dflash_watch.commands.values import did_you_mean
 from dflash_watch.drills import ground, report
 from dflash_watch.drills.catalog import DRILLS, Drill
@@ -92,9 +91,3 @@ def keep_folder(folder: Path, to: Path) -> None:
     except (OSError, shutil.Error) as error:
         hint = "name a folder that does not have it yet, on a disk with room"
         raise UsageError(f"--keep: cannot write {to}: {error}", hint=hint) from error
-
-
-def tell(text: str) -> None:
-    """For the person who waits: standard error."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from argparse import Namespace
 
 from dflash_watch.clock import SystemClock
-from dflash_watch.commands.context import STDOUT, Context, stop_on_signals
+from dflash_watch.commands.context import STDOUT, Context, stop_on_signals, tell
 from dflash_watch.commands.lines import LineSink
 from dflash_watch.commands.looking import Look, open_look
 from dflash_watch.commands.notices import STDERR, speak
@@ -44,7 +43,7 @@ def run(given: Namespace, context: Context) -> int:
         with named(request, context) as taken:
             name, what = taken.card.name, taken.card.what
             told = f"serving {what} (process {os.getpid()}): dflash-watch attach {name}"
-            sys.stderr.write(f"dflash-watch: {told}\n")
+            tell(f"dflash-watch: {told}")
             with open_look(request, given, hook) as look:
                 return serve(look, taken, given, stop, context)
     finally:
