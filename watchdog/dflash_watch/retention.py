@@ -62,7 +62,9 @@ def sweep(folder: Path) -> None:
 def mark_open(path: Path) -> None:
     """This watcher still has the incident open: nobody removes it while this process lives."""
     with contextlib.suppress(OSError):
-        (path / OPEN_MARK).write_text(f"{os.getpid()}\n")
+        descriptor = os.open(path / OPEN_MARK, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{os.getpid()}\n")
 
 
 def mark_closed(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Incidents on their way to disk."""
 
 import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ from dflash_watch.commands.keeping import RecentRecords, Shelf, unpack
 from dflash_watch.errors import WatchError
 from dflash_watch.frame import Frame, Hello, RunSample, StackSample, Tick
 from dflash_watch.model import Incident, IncidentStage, Severity, Snapshot, Verdict
+from dflash_watch.retention import OPEN_MARK
 
 LONG_S = 60.0
 HELLO = Hello(protocol=1, agent_version="1", python="3.11", hostname="h", agent_pid=1, uid=0)
@@ -132,3 +134,38 @@ def test_stacks_that_cannot_be_kept_say_why(caplog):
     shelf.close(LONG_S)
     assert shelf.asked_path() == "not kept: No space left on device"
     assert "No space left" in caplog.text
+
+
+def test_the_folder_of_an_open_incident_is_marked_until_it_is_resolved_or_watching_ends(tmp_path):
+    def write(asked, _records) -> Path:
+        folder = tmp_path / asked.incident.key
+        folder.mkdir()
+        return folder
+
+    def is_marked(key: str) -> bool:
+        return (tmp_path / key / OPEN_MARK).exists()
+
+    def soon(condition) -> None:
+        end = time.monotonic() + LONG_S
+        while not condition():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    shelf = Shelf(write, no_file)
+    shelf.keep(snapshot("k"))
+    soon(lambda: shelf.is_settled("k"))
+    shelf.keep(snapshot("k"))
+    soon(lambda: is_marked("k"))
+    assert (tmp_path / "k" / OPEN_MARK).stat().st_mode & 0o777 == 0o600
+    shelf.keep(snapshot("other"))
+    soon(lambda: shelf.is_settled("other"))
+    shelf.keep(snapshot("other"))
+    soon(lambda: is_marked("other") and not is_marked("k"))
+    over = snapshot("other")
+    resolved = msgspec.structs.replace(over.incident, stage=IncidentStage.RESOLVED)
+    shelf.keep(msgspec.structs.replace(over, incident=resolved))
+    soon(lambda: not is_marked("other"))
+    shelf.keep(over)
+    soon(lambda: is_marked("other"))
+    shelf.close(LONG_S)
+    assert not is_marked("other")

@@ -16,7 +16,7 @@ from dflash_watch.journal import NAME, read_journal
 from dflash_watch.readers.lines import escaped
 
 JOURNAL_COLUMNS = ("t", "host", "run", "action", "outcome", "watcher_pid")
-VALUE_LIMIT = 120
+VALUE_LIMIT, HASH_LIMIT = 120, 15
 """Characters shown of one value; `--json` has all of it."""
 
 
@@ -69,7 +69,9 @@ def journal_row(entry: Mapping[str, Any]) -> str:
     moment = f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}" if is_moment(t) else "?"
     where = " ".join(str(entry[key]) for key in ("host", "run") if key in entry)
     told = " ".join(
-        f"{key}={_short(value)}" for key, value in entry.items() if key not in JOURNAL_COLUMNS
+        f"{key}={_short(value, HASH_LIMIT if key == 'sha256' else VALUE_LIMIT)}"
+        for key, value in entry.items()
+        if key not in JOURNAL_COLUMNS
     )
     line = f"{moment}  {where:<20} {entry.get('action')}: {entry.get('outcome')}  {told}"
     return line.rstrip()
@@ -80,9 +82,9 @@ def is_moment(t: object) -> TypeGuard[float]:
     return isinstance(t, int | float) and 0 <= t < 4e9
 
 
-def _short(value: object) -> str:
+def _short(value: object, limit: int) -> str:
     text = " ".join(str(value).split())
-    return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 3] + "..."
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def find_incidents(folder: Path) -> list[Path]:
@@ -142,7 +144,9 @@ def show(path: Path, *, as_json: bool) -> None:
         raise UsageError(f"{path / name}: {error.strerror}") from error
     write_line(as_line(path / name, text) if as_json else text.rstrip())
     if not as_json:
-        others = sorted(one.name for one in path.iterdir() if one.name != name)
+        others = sorted(
+            one.name for one in path.iterdir() if one.name != name and one.name[0] != "."
+        )
         write_line(f"\nbeside it in {path}: {', '.join(others)}")
 
 

@@ -151,6 +151,9 @@ class Shelf:
 
     def close(self, timeout_s: float) -> None:
         """Finish the folder that is being written, within the time given."""
+        if self._marked is not None:
+            marked = Path(self._marked)
+            self._small.put(lambda: mark_closed(marked))
         self._small.close(timeout_s)
         self._outlet.close(timeout_s)
 
