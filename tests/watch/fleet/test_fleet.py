@@ -13,6 +13,7 @@ import pytest
 from dflash_watch import fleet as module
 from dflash_watch.actions import Actions
 from dflash_watch.clock import SystemClock
+from dflash_watch.commands.fleet import worst_end
 from dflash_watch.errors import LinkError, UsageError
 from dflash_watch.fleet import Fleet, Watched
 from dflash_watch.frame import Frame, LinkChange, Record, RunSample
@@ -27,6 +28,7 @@ from dflash_watch.render.fleettable import (
     worst_code,
     worst_first,
 )
+from dflash_watch.transport.ask import taking_turns
 
 LONG_S = 60.0
 T0 = 1_790_000_000.0
@@ -232,3 +234,44 @@ def test_json_has_name_and_where_and_never_calls_what_is_not_seen_healthy():
     assert told[0]["run"] == "r"
     assert told[2]["trouble"] == "no way\x1b[31m"
     assert all({"schema", "run", "failure", "severity", "summary"} <= set(one) for one in told)
+
+
+def test_sessions_side_by_side_ask_one_at_a_time_and_each_question_once():
+    asked, at_once, most = [], [0], [0]
+
+    def ask(question: str) -> str:
+        at_once[0] += 1
+        most[0] = max(most[0], at_once[0])
+        time.sleep(0.02)
+        asked.append(question)
+        at_once[0] -= 1
+        return question.upper()
+
+    turns = taking_turns(ask)
+    answers: list[str | None] = []
+    threads = [
+        threading.Thread(target=lambda n=n: answers.append(turns(f"key {n % 2}"))) for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG_S)
+    assert sorted(asked) == ["key 0", "key 1"]
+    assert sorted(answers) == ["KEY 0"] * 4 + ["KEY 1"] * 4
+    assert most == [1]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        ([Verdict.FINISHED, Verdict.FINISHED], 0),
+        ([Verdict.FINISHED, Verdict.CRASHED], 2),
+        ([Verdict.FINISHED, Verdict.BLIND], 3),
+        ([Verdict.CRASHED, Verdict.BLIND], 2),
+    ],
+)
+def test_how_the_runs_ended_is_the_exit_code(verdicts, code):
+    rows = [Row(name=f"{n}", where="w", snapshot=shot(one)) for n, one in enumerate(verdicts)]
+    assert worst_end(rows) == code
+    lost = Row(name="lost", where="w", snapshot=shot(Verdict.FINISHED), trouble="no way")
+    assert worst_end([lost]) == 3

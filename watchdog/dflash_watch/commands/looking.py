@@ -29,6 +29,7 @@ from dflash_watch.model import Snapshot
 from dflash_watch.place import TargetChoice
 from dflash_watch.playbooks import Playbook, load_playbooks
 from dflash_watch.session import Session
+from dflash_watch.transport.ask import Ask, ask_on_terminal
 
 CLOSE_S = 0.3
 logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Shared(NamedTuple):
     """Of incidents."""
     file: JournalFile
     playbooks: Mapping[str, Playbook]
+    ask: Ask = ask_on_terminal
 
 
 @contextlib.contextmanager
@@ -72,7 +74,7 @@ def open_run(
     clock, label = SystemClock(), request.place.label()
     note = Journal(shared.file, clock, label, name)
     place = request.place._replace(host_side=not given.no_host_agent)
-    session = Session(place, request.target, request.every_s, clock, note=note)
+    session = Session(place, request.target, request.every_s, clock, ask=shared.ask, note=note)
     actions = Actions(
         session,
         note,

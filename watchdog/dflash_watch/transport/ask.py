@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+import threading
 from collections.abc import Callable
 
 from dflash_watch.readers.lines import printable
@@ -27,6 +28,17 @@ def ask_on_terminal(question: str) -> str | None:
         return None
     # What a server asks is shown to a person: no code of it may pass.
     return getpass.getpass(printable(question)) if is_foreground else None
+
+
+def taking_turns(ask: Ask) -> Ask:
+    """One question at a time, and one that was answered not again: for sessions side by side."""
+    lock, answered = threading.Lock(), remembering(ask)
+
+    def asked(question: str) -> str | None:
+        with lock:
+            return answered(question)
+
+    return asked
 
 
 def remembering(ask: Ask) -> Ask:
