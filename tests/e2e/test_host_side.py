@@ -21,7 +21,8 @@ def host_agents(watch: Watch) -> list[int]:
     path = watch.folder / "incidents" / "journal.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     done = [json.loads(line) for line in lines if line.endswith("\n")]
-    return [line["pid"] for line in done if line["action"] == "agent" and "beside" in line]
+    begun = [line for line in done if (line["action"], line["outcome"]) == ("agent", "started")]
+    return [line["pid"] for line in begun if "beside" in line]
 
 
 def is_gone(pid: int) -> bool:

@@ -268,11 +268,9 @@ class Session:
                 self._note_side, self._clock,
             )  # fmt: skip
 
-    def _note_side(self, hello: Hello) -> None:
-        self._note(
-            "agent", "started", pid=hello.agent_pid, uid=hello.uid, python=hello.python,
-            beside=self._place.entry_arg,
-        )  # fmt: skip
+    def _note_side(self, outcome: str, hello: Hello) -> None:
+        pid, beside = hello.agent_pid, self._place.entry_arg
+        self._note("agent", outcome, pid=pid, uid=hello.uid, python=hello.python, beside=beside)
 
     def _look_for_gpus(self, frame: Frame) -> None:
         """Where the container's own view of the GPUs fails the host is asked."""

@@ -70,7 +70,7 @@ class HostSide:
         program: what is run: the same that runs in the container.
         config: `host_config`.
         put: where its records go.
-        greeted: called with its first word.
+        note: called with `started` or `told to end`, and its first word.
         clock: this machine's.
     """
 
@@ -81,12 +81,13 @@ class HostSide:
         program: Program,
         config: dict[str, Any],
         put: Put,
-        greeted: Callable[[Hello], None],
+        note: Callable[[str, Hello], None],
         clock: Clock,
     ) -> None:
         self._host, self._place, self._program = host, place, program
         self._config, self._clock = config, clock
-        self._put, self._greeted = put, greeted
+        self._put, self._note = put, note
+        self._hello: Hello | None = None
         self._where = f"{place.host or 'this machine'}, host side"
         self._closing = threading.Event()
         self._link: AgentLink | None = None
@@ -141,13 +142,17 @@ class HostSide:
                     link.ask("gpus", on=self._gpus_wanted)
         finally:
             self._link = None
+            hello, self._hello = self._hello, None
+            if hello is not None:
+                self._note("told to end", hello)
             link.stop()
 
     def _take(self, data: bytes) -> None:
         word = read_word(data, self._where)
         if isinstance(word, Hello):
             agree(word, self._program.sha256, self._where)
-            self._greeted(word)
+            self._hello = word
+            self._note("started", word)
         elif isinstance(word, HostFrame):
             self._frozen = word.container is not None and bool(word.container.frozen)
             if not self._closing.is_set():
