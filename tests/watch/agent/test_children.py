@@ -271,3 +271,19 @@ def test_a_file_server_behind_proc_that_hangs_costs_the_host_sample_alone(agent,
 
 def gap_of(frame, source):
     return next((gap for gap in frame["gaps"] if gap["source"] == source), None)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+def test_a_log_on_a_mount_that_stops_answering_is_a_gap_and_frames_go_on(agent, program):
+    text = "import os, sys, time\nos.dup2(os.open(sys.argv[1], os.O_WRONLY), 1)\ntime.sleep(600)"
+    with mounted(b"step=7 loss=0.5\n") as mount:
+        run = program(text, str(mount.path))
+        watch = agent({"pid": run.pid})
+        known = watch.frame(lambda frame: frame.get("logs"))
+        assert known["logs"][0]["text"] == "step=7 loss=0.5\n"
+        mount.freeze()
+        gap = watch.frame(lambda frame: gap_of(frame, "log"))
+        assert "no answer" in gap_of(gap, "log")["reason"]
+        assert gap["processes"][0]["state"] == "S"
+        mount.thaw()
+        assert gap_of(watch.frame(lambda frame: frame.get("logs")), "log") is None

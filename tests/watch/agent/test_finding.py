@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -385,3 +386,23 @@ def test_a_search_that_hangs_is_said_and_does_not_hold_the_agent(monkeypatch):
 )
 def test_a_watchdog_is_told_by_its_program_not_by_a_word(words, ours):
     assert is_ours(words) is ours
+
+
+def test_processes_that_come_and_go_by_the_hundred_cost_no_frame_and_leave_no_trace(agent, program):
+    text = (
+        "import os, time\n"
+        "while True:\n"
+        "    pids = [os.posix_spawn('/bin/true', ['true'], {}) for _ in range(50)]\n"
+        "    for pid in pids: os.waitpid(pid, 0)\n"
+        "    time.sleep(0.05)\n"
+    )
+    run = program(text)
+    watch = agent({"pid": run.pid})
+    for _ in range(15):
+        frame = watch.frame()
+        assert frame["processes"][0]["pid"] == run.pid
+        assert not [gap for gap in frame["gaps"] if "agent:" in gap["reason"]]
+    run.send_signal(signal.SIGSTOP)
+    calm = watch.frame(lambda frame: frame["processes"][0]["state"] == "T")
+    assert calm["run"]["state"] == "found"
+    run.send_signal(signal.SIGCONT)
