@@ -8,6 +8,7 @@ from __future__ import annotations
 from dflash_watch.detectors.base import View
 from dflash_watch.model import StackRequest, Verdict
 from dflash_watch.window import Window
+from dflash_watch.window.crew import leaders
 from dflash_watch.window.tracks import ZOMBIE
 
 EVERY_S = 60.0
@@ -28,14 +29,20 @@ MOST_OTHERS = 4
 
 
 def other_pids(window: Window) -> tuple[int, ...]:
-    """Other Python processes of the run, those that moved least lately first: causes sit there."""
-    main = window.main_pid()
+    """Other Python processes of the run, where causes sit: ranks before their loaders' workers.
+
+    Of both, those that moved least lately come first.
+    """
+    main, crew = window.main_pid(), leaders(window.tracks)
+    ranks = {one.sample.pid for one in crew.values()} if len(crew) > 1 else set()
     alive = [
         one
         for one in window.tracks.processes.values()
         if one.sample.is_python and one.sample.pid != main and one.track.state not in ZOMBIE
     ]
-    alive.sort(key=lambda one: (one.track.moved_t or 0.0, one.sample.pid))
+    alive.sort(
+        key=lambda one: (one.sample.pid not in ranks, one.track.moved_t or 0.0, one.sample.pid)
+    )
     return tuple(one.sample.pid for one in alive[:MOST_OTHERS])
 
 

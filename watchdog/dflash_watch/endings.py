@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from dflash_watch.detectors.base import View
 from dflash_watch.model import Symptom, Verdict
+from dflash_watch.readers.launcherword import first_failure
 from dflash_watch.window.tracks import how_it_ended
 
 GONE_GRACE_S = 1.5
 """After the process went, for its last words to arrive."""
+LAUNCHERS_OWN = "ChildFailedError"
+"""What a launcher raises itself: it tells of a rank's failure, it is none."""
 FEW_STEPS = 3
 """Steps that other ranks may print after one rank's last words."""
 STOPS_WITHIN_S = 10.0
@@ -95,7 +98,7 @@ def _perhaps_oom(view: View) -> bool:
 
 
 def _cause(view: View) -> str | None:
-    """What ended the main process, where kernel or log tell."""
+    """What ended the main process, where kernel, launcher or log tell."""
     pid = view.window.main_pid()
     for line in reversed(view.window.kernel_log.lines):
         if re.search(rf"(?:[Kk]illed process |\bpid=){pid}\b", line):
@@ -105,10 +108,19 @@ def _cause(view: View) -> str | None:
         return f"kernel of the host: {told[1][:160]}"
     if view.window.kills.in_cgroup():
         return "the out-of-memory counter of its cgroup rose as it went"
+    track = view.window.logs.main()
+    first = first_failure(list(track.lines)) if track is not None else None
+    if first is not None and first.code < 0:
+        return first.text
+    return _last_words(view) or (first.text if first is not None else None)
+
+
+def _last_words(view: View) -> str | None:
+    """Its own last exception, else a grave line after which hardly a step was made."""
     last_t = view.progress.last_step_t or 0.0
     for fact in reversed(view.window.logs.tracebacks):
         ends = fact.subject in {"main", "unknown", "run"} or fact.subject.startswith("rank-")
-        if fact.fatal and ends and fact.t >= last_t:
+        if fact.fatal and ends and fact.t >= last_t and fact.exception != LAUNCHERS_OWN:
             return f"its last words: {fact.exception}: {fact.message[:160]}"
     for word in reversed(view.window.logs.signatures):
         if word.grave and word.t >= last_t and view.window.logs.steps_since(word) < FEW_STEPS:

@@ -406,3 +406,35 @@ def test_processes_that_come_and_go_by_the_hundred_cost_no_frame_and_leave_no_tr
     calm = watch.frame(lambda frame: frame["processes"][0]["state"] == "T")
     assert calm["run"]["state"] == "found"
     run.send_signal(signal.SIGCONT)
+
+
+LAUNCHER = """
+import os, subprocess, sys, time
+RANK = "import os, time; os.fork(); os.write(1, b'%7d' % os.getpid()); time.sleep(600)"
+ranks = [
+    subprocess.Popen([sys.executable, "-c", RANK], env={**os.environ, "RANK": str(rank)},
+                     start_new_session=True)
+    for rank in range(2)
+]
+time.sleep(600)
+"""
+
+
+def test_ranks_in_sessions_of_their_own_and_their_children_are_the_launchers_also_as_orphans(
+    agent, program
+):
+    launcher = program(LAUNCHER, name="torchrun", stdout=subprocess.PIPE)
+    pids = [int(launcher.stdout.read(7)) for _ in range(4)]
+    try:
+        watch = agent({"match": r"/torchrun$"})
+        frame = watch.frame(lambda frame: len(frame.get("processes", ())) == 5)
+        assert frame["run"]["root_pid"] == launcher.pid
+        assert sorted(each.get("rank", -1) for each in frame["processes"]) == [-1, 0, 0, 1, 1]
+        launcher.kill()
+        launcher.wait()
+        left = watch.frame(lambda frame: frame["run"]["state"] == "gone")
+        assert {each["pid"] for each in left["processes"]} == set(pids)
+        assert {each["ppid"] for each in left["processes"]} - set(pids) != {launcher.pid}
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)

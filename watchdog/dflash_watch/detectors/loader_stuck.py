@@ -39,7 +39,8 @@ def detect(view: View, _params: Params) -> Iterator[Answer]:
     consumers = [one for one in stuck if one.place == "data" and not _is_worker(one)]
     if consumers:
         text = STAGES[data_stage(consumers[0].frames)]
-        workers = _workers(view, [one for one in stuck if _is_worker(one)])
+        own = [one for one in stuck if _is_worker(one) and _works_for(view, one, consumers[0])]
+        workers = _workers(view, consumers[0], own)
         yield stuck_symptom(view, consumers[0], Severity.CRITICAL, text, *workers)
 
 
@@ -47,12 +48,18 @@ def _is_worker(one: Stuck) -> bool:
     return any(frame.name.endswith(WORKER) for frame in one.frames)
 
 
-def _workers(view: View, waiting: list[Stuck]) -> Iterator[Evidence]:
+def _works_for(view: View, worker: Stuck, consumer: Stuck) -> bool:
+    """Is it one of this consumer's, as far as is known."""
+    process = view.window.tracks.process(worker.pid)
+    return process is None or process.sample.ppid == consumer.pid
+
+
+def _workers(view: View, consumer: Stuck, waiting: list[Stuck]) -> Iterator[Evidence]:
     """What is known of the loader's own processes."""
-    main, tracks = view.window.main_pid(), view.window.tracks
-    children = [one for one in tracks.processes.values() if one.sample.ppid == main]
+    tracks = view.window.tracks
+    children = [one for one in tracks.processes.values() if one.sample.ppid == consumer.pid]
     alive = [one.track.state for one in children if one.sample.is_python]
-    gone = [one for one in tracks.gone_processes if one.sample.ppid == main]
+    gone = [one for one in tracks.gone_processes if one.sample.ppid == consumer.pid]
     if waiting:
         text = f"process {waiting[0].pid}, a worker of it, stands in {waiting[0].leaf}"
     elif alive:

@@ -17,6 +17,7 @@ from dflash_watch.detectors.examples import PID, example, frames, process
 from dflash_watch.detectors.stuck import is_silent, stuck_threads
 from dflash_watch.model import Severity, Source
 from dflash_watch.units import duration
+from dflash_watch.window.crew import leaders
 from dflash_watch.window.tracks import ProcessTrack, how_it_ended
 
 SIGTERM = 15
@@ -54,10 +55,13 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
 
 
 def _is_child(view: View, one: ProcessTrack) -> bool:
+    """Was it started by a process that trains: the main one, or that of any rank."""
     main = view.window.main()
-    if main is None or one.sample.ppid != main.sample.pid or not one.sample.is_python:
+    trainers = [*leaders(view.window.tracks).values(), *([main] if main is not None else [])]
+    parent = next((each for each in trainers if each.sample.pid == one.sample.ppid), None)
+    if parent is None or not one.sample.is_python:
         return False
-    own = one.sample.cmd == main.sample.cmd
+    own = one.sample.cmd == parent.sample.cmd
     return own or "multiprocessing" in one.sample.cmd or one.track.state in "ZX"
 
 

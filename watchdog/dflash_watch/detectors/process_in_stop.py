@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import example, frames, process
 from dflash_watch.model import Severity, Source
+from dflash_watch.window.crew import called
 from dflash_watch.window.tracks import STOPPED
 
 
@@ -42,7 +43,7 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
         if track.state_looks < params.looks or stands_s < least_s:
             continue
         by = f"traced by {sample.tracer_pid}" if sample.tracer_pid else "stopped by a signal"
-        text = f"process {sample.pid} is in state {track.state}: {by}"
+        text = f"{called(view.window.tracks, sample.pid)} is in state {track.state}: {by}"
         subject = "run" if sample.pid == main_pid else f"process {sample.pid}"
         yield symptom(subject, Severity.CRITICAL, track.state_since_t, text, Source.PROCESS)
 

@@ -12,6 +12,7 @@ from dflash_watch.readers.places import place_of
 from dflash_watch.readers.stacks import ThreadChange, leaf_of
 from dflash_watch.readers.waits import is_helper, wait_reason
 from dflash_watch.units import duration
+from dflash_watch.window.crew import rank_of
 
 BEFORE_STEPS_S = 90.0
 """Before the first step, and in a phase that nobody announced, nothing may have moved for so long
@@ -67,7 +68,9 @@ def stuck_symptom(
 ) -> Symptom:
     """A symptom of the run that quotes where the thread stands, dated when progress ended."""
     since_t = view.now_t - (view.age_s() or view.progress.still_s(view.window))
-    told = f"{stuck.name} {text}: {stuck.leaf} {stuck.how}"
+    rank = rank_of(view.window.tracks, stuck.pid)
+    who = stuck.name if rank is None else f"{stuck.name} of rank-{rank}"
+    told = f"{who} {text}: {stuck.leaf} {stuck.how}"
     starts = not view.progress.work.moves or view.silent_over_s() > WORKS_S
     return symptom("run", severity, since_t, told, Source.STACKS, *more, starts=starts)
 

@@ -24,6 +24,7 @@ from dflash_watch.frame import (
 )
 from dflash_watch.readers.facts import Signature, SignatureSeen, StepSeen
 from dflash_watch.readers.signatures import Matcher
+from dflash_watch.window.crew import leaders
 from dflash_watch.window.gpus import Gpus
 from dflash_watch.window.held import HeldBack
 from dflash_watch.window.hostside import HostSide
@@ -275,12 +276,11 @@ class Window:
         root = run.root_pid if run is not None else None
         process = self.tracks.process(root)
         if process is not None and process.sample.rank is None:
-            ranks = (one.sample for one in self.tracks.processes.values())
-            first = next((one.pid for one in ranks if one.rank == 0), None)
+            first = leaders(self.tracks, also_dead=True).get(0)
             if first is not None:
-                return first
+                return first.sample.pid
         pythons = [one for one in self.tracks.processes.values() if one.sample.is_python]
-        if pythons and (process is None or not process.sample.is_python):
+        if pythons and process is not None and not process.sample.is_python:
             return max(pythons, key=lambda one: one.sample.cpu_ticks or 0).sample.pid
         return root
 
