@@ -36,7 +36,7 @@ class TargetConfig:
     dtype: str = "auto"
     """Of the target's weights: float32 where a replica is on the CPU, else the checkpoint's own."""
     allow_slow_kernels: bool = False
-    """On a GPU: go on although linear attention runs the reference, about ten times slower."""
+    """On a GPU: go on although linear attention runs the reference, several times slower."""
     fingerprint: str | None = None
     """Of configuration and weights; found when the run begins, compared when it is resumed."""
     special_ids: tuple[int, ...] = (0, 1, 2)

@@ -19,7 +19,7 @@ import psutil
 from dflash_events.schema import EVENTS_NAME
 
 from dflash_train.config import Config
-from dflash_train.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from dflash_train.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, UsageError
 from dflash_train.stop import SIGNALS
 
 LAUNCHED = "DFLASH_TRAIN_LAUNCHED"
@@ -28,12 +28,23 @@ LOOK_S = 0.2
 
 
 def wants_processes(launch: str, config: Config, environ: Mapping[str, str]) -> bool:
-    """Whether `--launch` means several processes: `auto` does on several GPUs."""
+    """Whether `--launch` means several processes: `auto` does where each drafter has a GPU.
+
+    Raises:
+        UsageError: asked for, and two drafters share a GPU: their gradients could not meet.
+    """
     if "RANK" in environ:  # a launcher has started this one
         return False
+    gpus = [device for device in config.drafter.devices if device.startswith("cuda")]
+    shared = next((device for device in gpus if gpus.count(device) > 1), None)
     if launch != "auto":
+        if launch == "processes" and shared is not None:
+            raise UsageError(
+                f"--launch processes: several drafters on {shared}, expected a GPU for each",
+                hint="--launch threads, or other --drafter-devices",
+            )
         return launch == "processes" and config.num_drafters > 1
-    on_gpus = all(device.startswith("cuda") for device in config.drafter.devices)
+    on_gpus = len(gpus) == config.num_drafters and shared is None
     enough = config.num_targets >= config.num_drafters > 1
     return on_gpus and enough and config.drill.fault != "lock-cycle"
 

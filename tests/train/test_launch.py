@@ -12,6 +12,9 @@ import pytest
 import torch
 from dflash_events import reader
 from dflash_train.cli import main
+from dflash_train.config import Config
+from dflash_train.errors import UsageError
+from dflash_train.launch import wants_processes
 from dflash_train.run import RunRequest, execute
 from dflash_train.settings import parse_overrides
 from safetensors.torch import load_file
@@ -220,3 +223,29 @@ def test_processes_that_do_not_fit_are_refused(tmp_path, monkeypatch, capsys, wo
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert not (tmp_path / "run").exists()
+
+
+CARDS = ["target.devices=cuda:0,cuda:1"]
+
+
+@pytest.mark.parametrize(
+    ("drafters", "launch", "expected"),
+    [
+        ("cuda:0,cuda:1", "auto", True),
+        ("cuda:0,cuda:0", "auto", False),
+        ("cuda:0,cuda:0", "threads", False),
+        ("cuda:0,cpu", "auto", False),
+        ("cpu,cpu", "auto", False),
+        ("cpu,cpu", "processes", True),
+        ("cuda:0", "processes", False),
+    ],
+)
+def test_drafters_get_a_process_each_where_each_has_a_gpu(drafters, launch, expected):
+    config = parse_overrides(Config(), [*CARDS, f"drafter.devices={drafters}"])
+    assert wants_processes(launch, config, {}) is expected
+
+
+def test_processes_that_would_share_a_gpu_are_refused():
+    config = parse_overrides(Config(), [*CARDS, "drafter.devices=cuda:0,cuda:0"])
+    with pytest.raises(UsageError, match="several drafters on cuda:0, expected a GPU for each"):
+        wants_processes("processes", config, {})

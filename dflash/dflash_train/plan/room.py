@@ -22,6 +22,8 @@ from dflash_train.replica import FeatureBatch
 COPIES_OF_WEIGHTS = 7
 """Of a drafter's: weights, gradients of two steps, their mean, two moments, one in passing."""
 FLOAT = 4
+WORKSPACE_BYTES, IN_PIECES = 64 << 20, 1.15
+"""On a GPU: what its libraries keep for a worker, and what the allocator holds in pieces."""
 EXPECTED = "the largest bucket on every device, with plan.memory_margin to spare"
 
 
@@ -174,8 +176,12 @@ def _needed(bench: Bench, device: str, peaks: dict[str, int]) -> int:
     width = len(config.target.layer_ids) * config.target.hidden_size
     slot = bench.largest.input_ids_BT.numel() * width * materials.embedding_VD.element_size()
     queued = slot * config.pipeline.queue_capacity * targets // config.num_targets
+    in_hand = slot * (targets + drafters)  # what a target gave last, what a drafter works on
     of_targets = targets * (weights + peaks["target"])
-    return of_targets + drafters * (own + tables + peaks["drafter"]) + queued
+    needed = of_targets + drafters * (own + tables + peaks["drafter"]) + queued + in_hand
+    if device == "cpu":
+        return needed
+    return int(IN_PIECES * (needed + WORKSPACE_BYTES * (targets + drafters)))
 
 
 def _seconds(bench: Bench, batch: Batch) -> tuple[float, float]:
