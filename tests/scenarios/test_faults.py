@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from dflash_watch.engine import Engine
-from dflash_watch.frame import Tick
-from scenarios.timeline import LOG, Timeline, playbooks
+from dflash_watch.frame import ThreadSample, Tick
+from scenarios.timeline import LOG, PID, Timeline, playbooks
 
 WITHIN_S = 20.0
 
@@ -68,6 +69,23 @@ def test_a_swallowed_exception_in_a_foreign_script_names_the_vanished_thread():
     run.go(60)
     check_stalled(run, fault_t, "worker-died", "target-1")
     assert "log-silent" in run.last.explains
+
+
+@pytest.mark.parametrize("helper", [True, False])
+def test_a_thread_that_is_no_worker_of_our_run_may_end(monkeypatch, helper):
+    own, extra = Timeline._threads, ThreadSample(PID + 90, "python", "S", 40)
+    there = [True]
+    monkeypatch.setattr(
+        Timeline, "_threads", lambda run: own(run) + ((extra,) if there[0] and helper else ())
+    )
+    run = Timeline.training(45)
+    there[0] = False
+    run.workers["target-1"].there = helper
+    run.go(2)
+    run.freeze()
+    run.go(60)
+    assert run.last.verdict == "stalled"
+    assert (run.last.failure == "worker-died") is not helper
 
 
 def test_the_log_of_an_autotuner_out_of_memory_then_silence(captures):

@@ -107,6 +107,7 @@ def _vanished(view: View, params: Params) -> Iterator[tuple[str, Answer]]:
     gone = [
         (view.window.thread_name(pid, tid) or track.name, track, f"thread {tid}")
         for pid, tid, track in tracks.gone_threads
+        if _is_worker_thread(view, tid)
     ] + [
         (process.track.name, process.track, f"process {process.sample.pid}")
         for process in tracks.gone_processes
@@ -133,6 +134,19 @@ def _left_together(view: View, one: ProcessTrack) -> bool:
     moments = [each.track.gone_t or 0.0 for each in gone]
     alone = kind[1] == LOADER_WORKER and len(gone) == 1
     return alone or (len(gone) > 1 and max(moments) - min(moments) <= TOGETHER_S)
+
+
+def _is_worker_thread(view: View, tid: int) -> bool:
+    """A run of ours names its worker threads; others in it come and go.
+
+    Seen from another PID namespace its numbers say nothing: then any thread may be one.
+    """
+    told = {worker.get("native_tid") for worker in view.window.manifest.get("workers") or ()}
+    tracks = view.window.tracks
+    seen = {number for _, number in tracks.threads} | {
+        number for _, number, _ in tracks.gone_threads
+    }
+    return tid in told or not told & seen
 
 
 def _is_worker_process(view: View, sample: ProcessSample) -> bool:
