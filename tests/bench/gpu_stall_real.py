@@ -1,11 +1,12 @@
 """A real stall on a real card: what is said, when, and what stack samples cost the run.
 
-    python tests/bench/gpu_stall_real.py [--work DIR] [--json FILE] [--only foreign,tiny]
+    python tests/bench/gpu_stall_real.py [--work DIR] [--json FILE] [--only foreign,tiny,ghost]
 
 Needs a card and torch. `foreign`: a plain loop whose next kernel never ends, and samples of its
 stacks while it is well (the longest gap of a thread that ticks, with and without a sample).
 `tiny`: the trainer with two targets and two drafters on one card: SIGSTOP, then the same kernel.
-Each is watched by `dflash-watch --json`; then `check` and `dump` look at it while it stands.
+`ghost`: memory held by a process of another PID namespace. Each is watched by `dflash-watch
+--json`; then `check` and `dump` look at those that stand.
 """
 
 from __future__ import annotations
@@ -220,8 +221,8 @@ def tiny(work: Path, found: dict[str, Any]) -> None:
     trigger, run_dir = work / "tiny-trigger", work / "tiny-run"
     argv = [
         sys.executable, "-c", TINY, str(trigger), "--preset", "tiny", "--run-dir", str(run_dir),
-        "--no-watch", "--target-devices", f"{CARD},{CARD}", "--drafter-devices", f"{CARD},{CARD}",
-        "optim.steps=90000", "checkpoint.every_steps=0",
+        "--no-watch", "--launch", "threads", "--target-devices", f"{CARD},{CARD}",
+        "--drafter-devices", f"{CARD},{CARD}", "optim.steps=90000", "checkpoint.every_steps=0",
     ]  # fmt: skip
     with program(argv, work / "tiny.log") as run:
         time.sleep(8)
@@ -249,6 +250,22 @@ def tiny(work: Path, found: dict[str, Any]) -> None:
     found["log"] = (work / "tiny.log").read_text(errors="replace").splitlines()[-12:]
 
 
+def ghost(work: Path, found: dict[str, Any]) -> None:
+    """Memory held by a process of another PID namespace, which the driver lists nowhere here."""
+    text = "import torch, time; x = torch.zeros(20 << 30, dtype=torch.uint8, device='cuda')\n"
+    argv = ["unshare", "-p", "-f", "--mount-proc", "--kill-child", sys.executable, "-c"]
+    with program([*argv, text + "time.sleep(600)"], work / "holder.log"):
+        call = [sys.executable, "-c", FOREIGN, str(work / "never")]
+        with program(call, work / "ghost.log") as run:
+            watch = Watch(["--pid", str(run.pid)], work / "ghost-incidents")
+            try:
+                found["running"] = short(watch.until(_runs, 60), time.time())
+                time.sleep(15)
+                found["later"] = short(watch.lines[-1], time.time())
+            finally:
+                watch.end()
+
+
 def _runs(line: dict[str, Any]) -> bool:
     return bool(line["verdict"] == "running")
 
@@ -265,7 +282,7 @@ def main() -> int:
     """Each part alone: one that fails is told, the others go on."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--work", type=Path, default=Path("runs/gpu-stall-real"))
-    parser.add_argument("--only", default="foreign,tiny")
+    parser.add_argument("--only", default="foreign,tiny,ghost")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     work = options.work.absolute()
@@ -274,7 +291,7 @@ def main() -> int:
     for name in options.only.split(","):
         result[name] = found = _Kept(options.json, result)
         try:
-            {"foreign": foreign, "tiny": tiny}[name](work, found)
+            {"foreign": foreign, "tiny": tiny, "ghost": ghost}[name](work, found)
         except Exception as error:  # noqa: BLE001 - a card is lent for minutes: the rest goes on
             found["error"] = f"{type(error).__name__}: {error}"
         print(name, json.dumps(found, indent=1), flush=True)
