@@ -59,9 +59,10 @@ try:
     del z
     from dflash_watch.agent.__main__ import main
     end = main(c, d)
-except Exception:
-    import traceback
-    traceback.print_exc(); end = 99
+except Exception as e:
+    end = 99
+    try: import traceback; traceback.print_exc()
+    except Exception: sys.stderr.write(type(e).__name__ + "\\n")
 sys.exit(end)
 """
 

@@ -1,7 +1,8 @@
-"""OpenSSH's own client, for a single look: it connects while our own side still loads.
+"""OpenSSH's own client: for a single look, and where our own connection cannot (instead.py).
 
-It asks nothing and explains nothing. Where it does not get in, ssh_connect.py does the same again
-and says why; where there is none, that way is taken from the start.
+It connects while our own side still loads. It asks nothing and explains nothing. Where it does not
+get in, ssh_connect.py does the same again and says why; where there is none, that way is taken from
+the start.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from dflash_watch.place import Place
-from dflash_watch.transport.base import Reason, TransportError
+from dflash_watch.transport.base import Reason, TransportError, plain, run
 from dflash_watch.transport.local import LocalStream, start
 from dflash_watch.transport.quoting import shell_line
 
@@ -46,9 +47,13 @@ class OpenSshHost:
             os.close(config)
             raise
 
-    def trouble(self, timeout_s: float) -> None:
-        """Nothing is known: each command has its own connection."""
-        del timeout_s
+    def trouble(self, timeout_s: float) -> TransportError | None:
+        """Whether a command gets in: each one has its own connection."""
+        reply = run(self, ("true",), timeout_s)
+        if reply.status == 0:
+            return None
+        said = plain(reply.err.strip().splitlines()[-1]) if reply.err.strip() else "no answer"
+        return TransportError(Reason.LOST, f"{self._place.host}: ssh: {said}")
 
     def close(self) -> None:
         """Nothing is held."""

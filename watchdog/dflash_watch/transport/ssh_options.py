@@ -26,6 +26,9 @@ from dflash_watch.transport.openssh import default_user, layered_config, refuse_
 _RESOLVE_TIMEOUT_S = 10.0
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
+_LOGINS = {"gssapiauthentication": "GSSAPI", "pkcs11provider": "PKCS#11"}
+_HOST_KEYS = {"knownhostscommand": "KnownHostsCommand", "verifyhostkeydns": "VerifyHostKeyDNS"}
+
 
 class SshOptions(Record, frozen=True, kw_only=True):
     """One resolved host. Paths are absolute, tokens are filled in."""
@@ -49,6 +52,10 @@ class SshOptions(Record, frozen=True, kw_only=True):
     proxy_jump: tuple[str, ...] = ()
     proxy_command: str | None = None
     connect_timeout_s: float | None = None
+    client_logins: tuple[str, ...] = ()
+    """Ways to log in that only OpenSSH's client knows, in words."""
+    client_host_keys: tuple[str, ...] = ()
+    """The same for proofs of a host."""
 
 
 def fetch_options(place: Place) -> SshOptions:
@@ -110,6 +117,12 @@ def build_options(alias: str, values: Mapping[str, list[str]]) -> SshOptions:
         proxy_jump=tuple(hop for hop in last("proxyjump", "").split(",") if hop),
         proxy_command=_substitute(command, tokens) or None,
         connect_timeout_s=float(timeout) if timeout else None,
+        client_logins=tuple(
+            words for key, words in _LOGINS.items() if last(key, "no") not in ("", "no")
+        ),
+        client_host_keys=tuple(
+            words for key, words in _HOST_KEYS.items() if last(key, "no") not in ("", "no", "false")
+        ),
     )
 
 

@@ -31,9 +31,13 @@ def open_host(place: Place, ask: Ask = ask_nobody, say: Say = lambda _: None) ->
         host = LocalHost()
     else:
         # paramiko takes 80 ms to import: only where SSH is used.
+        from dflash_watch.transport.instead import openssh_instead  # noqa: PLC0415
         from dflash_watch.transport.ssh_connect import connect  # noqa: PLC0415
 
-        host = connect(place, ask, say)
+        try:
+            host = connect(place, ask, say)
+        except TransportError as error:
+            host = openssh_instead(place, error, say)
     return PrefixHost(host, place.exec_prefix) if place.exec_prefix else host
 
 
