@@ -21,8 +21,9 @@ from dflash_watch.render.fleettable import Row
 
 APART_S = 0.2
 """Between the starts: logging in costs more than watching, and looks then fall apart in time."""
-AGAIN_S = 60.0
-"""After a run could not be watched at all: its container may have started meanwhile."""
+AGAIN_S, RARELY_S = 60.0, 900.0
+"""After a run could not be watched at all: its container may have started meanwhile. Twice as long
+after each failure, so that a refused login is not tried a thousand times a day."""
 END_S = 3.0
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,9 @@ class Fleet:
 
     def _watch(self, one: Watched) -> None:
         """One run, again and again as long as that makes sense."""
+        pause_s = AGAIN_S / 2
         while not self._stop.is_set():
+            seen = self._frame_t(one)
             try:
                 trouble = self._look(one)
             except WatchError as error:
@@ -104,8 +107,15 @@ class Fleet:
                 self._put(one, is_over=True)
                 return
             self._put(one, trouble=trouble, is_over=self._until is not None)
-            if self._until is not None or self._stop.wait(AGAIN_S):
+            pause_s = AGAIN_S if self._frame_t(one) != seen else min(2 * pause_s, RARELY_S)
+            if self._until is not None or self._stop.wait(pause_s):
                 return
+
+    def _frame_t(self, one: Watched) -> float | None:
+        """Moment of the newest look at it."""
+        with self._lock:
+            snapshot = self._rows[one.name].snapshot
+        return None if snapshot is None else snapshot.data_t
 
     def _look(self, one: Watched) -> str | None:
         """Until it ends; why it could not be watched, None when its loop came to its end."""

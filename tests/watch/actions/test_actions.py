@@ -13,7 +13,7 @@ import pytest
 from dflash_watch.actions import FOR_SUSPICIONS, HOOKS_AN_HOUR, SAMPLES, Actions, Told
 from dflash_watch.clock import SystemClock
 from dflash_watch.frame import StackSample
-from dflash_watch.hook import KEPT_BYTES, Hook
+from dflash_watch.hook import KEPT_BYTES, Hook, hook_environment
 from dflash_watch.journal import Journal, JournalFile, read_journal
 from dflash_watch.model import (
     Board,
@@ -398,3 +398,11 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+def test_the_page_names_each_variable_of_the_hook():
+    page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
+    snapshot = incident()
+    assert snapshot.incident is not None
+    missing = [name for name in hook_environment(snapshot, snapshot.incident) if name not in page]
+    assert missing == []

@@ -75,7 +75,7 @@ def test_once_is_a_table_the_worst_first_and_the_exit_code_of_the_worst(bench: B
 
 
 def test_until_end_waits_for_the_last_and_says_how_they_ended(bench: Bench):
-    start_runs(bench, "a", "b", steps=120)
+    start_runs(bench, "a", "b", steps=60)
     done = bench.watch("fleet", "--until-end", "fleet.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("FINISHED") >= 2

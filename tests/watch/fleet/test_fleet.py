@@ -275,3 +275,18 @@ def test_how_the_runs_ended_is_the_exit_code(verdicts, code):
     assert worst_end(rows) == code
     lost = Row(name="lost", where="w", snapshot=shot(Verdict.FINISHED), trouble="no way")
     assert worst_end([lost]) == 3
+
+
+def test_a_login_that_is_refused_is_tried_more_and_more_rarely():
+    pauses: list[float] = []
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            return len(pauses) >= 8
+
+    runs = Runs("a")
+    runs.refusals["a"] = LinkError("box-a: login refused")
+    runs.fleet._stop = Stop()
+    runs.fleet._watch(runs.fleet._runs[0])
+    assert pauses == [60.0, 120.0, 240.0, 480.0, 900.0, 900.0, 900.0, 900.0]
