@@ -31,7 +31,7 @@ threading.Thread(target=wait_for_ever, name="drafter-1", daemon=True).start()
 if len(sys.argv) > 1:
     sys.path.insert(0, sys.argv[1])
     from dflash_events.stack_signal import Armed
-    armed = Armed(sys.argv[2], number=int(sys.argv[3]))
+    armed = Armed(sys.argv[2], number=int(sys.argv[3]), rank=int(sys.argv[4]))
 print("up", flush=True)
 time.sleep(1000)
 """
@@ -68,7 +68,8 @@ def waits(program):
 def armed(program, tmp_path):
     """Armed faulthandler, and what run.json would declare."""
     number = signal.SIGRTMIN + 6
-    run = program(WAITS, EVENTS, str(tmp_path / "run"), str(number), stdout=subprocess.PIPE)
+    words = (EVENTS, str(tmp_path / "run"), str(number))
+    run = program(WAITS, *words, "0", stdout=subprocess.PIPE)
     run.stdout.readline()
     wait_for(lambda: rests(run.pid))
     return run, Declared(number, str(tmp_path / "run" / "stacks.txt"))
@@ -139,6 +140,26 @@ def test_the_agent_reads_the_declaration_in_run_json(agent: Start, program, tmp_
     assert [rung["tool"] for rung in sample["ladder"]] == ["py-spy", "pystack", "faulthandler"]
     main = next(thread for thread in sample["threads"] if thread["tid"] == target.pid)
     assert (main["name"], main["frames"][-1][0]) == ("MainThread", "<module>")
+
+
+def test_another_rank_is_read_from_the_file_that_it_writes_itself(program, tmp_path):
+    words = (EVENTS, str(tmp_path / "run"), "40", "3")
+    run = program(WAITS, *words, stdout=subprocess.PIPE)
+    run.stdout.readline()
+    declared = Declared(40, str(tmp_path / "run" / "stacks.txt"))
+    assert take(run.pid, directories=[], declared=declared)["tool"] == "faulthandler"
+    assert (tmp_path / "run" / "stacks-3.txt").stat().st_size > 0
+    assert not (tmp_path / "run" / "stacks.txt").exists()
+
+
+def test_a_dump_that_goes_to_a_log_is_read_from_there(program, tmp_path):
+    text = "import faulthandler, time\nfaulthandler.register(40, all_threads=True)\n"
+    with (tmp_path / "train.log").open("ab") as log:
+        run = program(text + "print('up', flush=True); time.sleep(1000)", stdout=log, stderr=log)
+    wait_for(lambda: (tmp_path / "train.log").read_bytes() == b"up\n")
+    sample = take(run.pid, directories=[], declared=Declared(40, None))
+    assert (sample["tool"], len(sample["threads"])) == ("faulthandler", 1)
+    assert sample["threads"][0]["tid"] == run.pid
 
 
 def test_a_second_dump_is_not_mistaken_for_the_first(armed):
@@ -255,6 +276,17 @@ def test_a_process_of_another_user_is_refused_with_both_users_named(waits, open_
 
 
 @needs_root
+def test_a_process_that_hidepid_hides_is_not_called_gone(waits, open_folder):
+    mounting = ["mount", "-t", "proc", "-o", "hidepid=2", "proc", str(open_folder)]
+    subprocess.run(mounting, check=True)
+    try:
+        sample = as_nobody(lambda: take_stacks(str(open_folder), waits.pid, "A", Means()))
+    finally:
+        subprocess.run(["umount", str(open_folder)], check=True)
+    assert "hidden from this user (hidepid)" in sample["error"]
+
+
+@needs_root
 def test_root_runs_what_others_could_have_planted_as_the_runs_own_user(program, open_folder):
     """A py-spy in the environment of a user must not become a way to root."""
     tool = open_folder / "py-spy"
@@ -285,7 +317,7 @@ def test_native_frames_come_on_request_and_what_was_done_is_said(waits):
     assert sample["did"] == ["stopped all its threads for the time of a native dump"]
     names = [frame[0] for thread in sample["threads"] for frame in thread["frames"]]
     assert any("nanosleep" in name or "select" in name for name in names)
-    assert {state_of(tid) for tid in tids_of(waits.pid)} == {"S"}
+    wait_for(lambda: rests(waits.pid))
 
 
 def test_a_stopped_process_is_not_stopped_again_for_native_frames(waits):
@@ -313,6 +345,14 @@ def test_threads_of_an_old_python_get_their_numbers_and_states(program, version)
     assert {thread["state"] for thread in sample["threads"]} == {"S"}
     main = next(thread for thread in sample["threads"] if thread["name"] == "MainThread")
     assert main["tid"] == run.pid
+
+
+def test_an_agent_on_the_oldest_python_takes_stacks(agent: Start, waits):
+    watcher = agent({"pid": waits.pid}, python=pythons.python("3.8"))
+    watcher.frame()
+    watcher.ask("stacks", pid=waits.pid, label="A")
+    sample = watcher.until(lambda record: record["type"] == "stacks")
+    assert sample["tool"] == "py-spy", sample
 
 
 def test_processes_are_sampled_one_after_the_other(agent: Start, program):
