@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from dflash_watch.clock import SystemClock
-from dflash_watch.frame import Frame, HostFrame, LinkChange, Record
+from dflash_watch.frame import Frame, Hello, HostFrame, LinkChange, Record
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.session import Session
 from dflash_watch.transport.ask import ask_nobody
+from dflash_watch.transport.host_side import HostSide, host_config
+from dflash_watch.transport.local import LocalHost
+from dflash_watch.transport.program import Program
 from e2e.places.container import Container
 from e2e.places.fixtures import Proxmox
 from fake_nvml import FakeNvml
@@ -127,5 +131,26 @@ def test_gpus_that_the_container_cannot_read_are_asked_for_on_the_host(
     (card,) = taken.until(listed).gpus
     (process,) = card.processes
     assert (process.pid, process.pid_space) == (inside.pid, "container")
-    frames = [one for one in taken.records if isinstance(one, Frame) and one.seq > 0]
-    assert all("gpu" in {gap.source for gap in one.gaps} for one in frames)
+    frames = [one for one in taken.records if isinstance(one, Frame)]
+    assert not any(one.gpus for one in frames)
+    assert "gpu" in {gap.source for one in frames for gap in one.gaps}
+
+
+def test_a_host_without_python_is_said_in_words() -> None:
+    """The script's own last line, as a host without any interpreter gives it."""
+    program = Program(script="echo DFLASH-NO-PYTHON >&2; exit 97", code=b"", sha256="")
+    told: queue.Queue[HostFrame] = queue.Queue()
+    hello = Hello(
+        protocol=1, agent_version="0", python="3", hostname="h", agent_pid=2, agent_start_ticks=3,
+        uid=0,
+    )  # fmt: skip
+    place = Place(host="pve", entry="pct", entry_arg="200")
+    side = HostSide(
+        LocalHost(), place, program, host_config(place, hello), told.put, print, SystemClock()
+    )
+    try:
+        (gap,) = told.get(timeout=60).gaps
+    finally:
+        side.close()
+    assert gap.source == "container-host"
+    assert "pve, host side: no Python" in gap.reason

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import msgspec
 from dflash_watch.capture import open_capture
+from dflash_watch.engine import Engine
 from dflash_watch.frame import PROTOCOL, Frame, Hello
 from dflash_watch.place import Place
+from dflash_watch.playbooks import load_playbooks
 from dflash_watch.transport.program import Program
 from watch.transport.stand_in import Watcher, stand_in, watching
 
+RECORDED = Path(__file__).parents[2] / "recorded" / "agents"
 PLAIN = b'"protocol": conf["protocol"], "agent_version": "0",'
 FRAME = b'say({"type": "frame",'
 
@@ -64,6 +67,19 @@ def test_other_code_than_was_sent_is_refused() -> None:
     with watching(Place(), lambda: _speaking(keys)) as watcher:
         reason = watcher.closed().reason or ""
         assert f"other code runs there than was sent: sha256 {'6' * 12}, sent {'5' * 12}" in reason
+
+
+def test_a_recording_of_the_first_agents_is_played_as_it_was_seen() -> None:
+    """Made by an agent and a watcher from before protocol ranges, code hashes and hosts."""
+    header, records = open_capture(RECORDED / "2026-11-29-first-light.jsonl.gz")
+    engine = Engine(header.options, load_playbooks())
+    taken = list(records)
+    (hello,) = (one for one in taken if isinstance(one, Hello))
+    assert (hello.protocol, hello.protocol_min, hello.code_sha256) == (1, 1, None)
+    last = [engine.advance(record) for record in taken][-1]
+    assert (last.verdict, last.failure) == ("running", "healthy")
+    assert "container-host" not in last.views
+    assert records.notes == []
 
 
 def test_a_recording_of_a_newer_version_is_played_without_what_is_not_known(tmp_path: Path) -> None:
