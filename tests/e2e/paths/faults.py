@@ -13,6 +13,7 @@ from pathlib import Path
 
 from e2e.paths.ground import Fault, Ground
 from e2e.paths.relay import BOTH, DOWN, UP
+from e2e.watched import until
 
 CUT = "cut|key exchange|hung up|closes new|refuse|broke off"
 
@@ -132,8 +133,14 @@ def _inside(script: str, ground: Ground, *, cut: bool = False) -> None:
 
 
 def _limit_processes(ground: Ground) -> None:
-    ground.container._lxc("cgroup", "pids.max", str(len(ground.container.processes())))
+    """No room is left once the old agent has gone."""
+    ground.relay.is_rude = True
     ground.sshd.cut()
+    until(lambda: not ground.agents(), "the agent's end")
+    now = ground.container._lxc("cgroup", "pids.current").strip()
+    ground.container._lxc("cgroup", "pids.max", now)
+    ground.relay.is_rude = False
+    ground.relay.cut()
 
 
 def _free_processes(ground: Ground) -> None:
@@ -230,13 +237,13 @@ FAULTS: tuple[Fault, ...] = (
     Fault("agent stopped", "SIGSTOP", partial(_signal_agent, signal.SIGSTOP), _continue_agent,
           "no answer from the agent"),
     Fault("container frozen", "lxc-freeze, as a backup does",
-          lambda g: g.container.freeze(), lambda g: g.container.thaw(), "is frozen"),
+          lambda g: g.container.freeze(), lambda g: g.container.thaw(), "frozen"),
     Fault("container stopped", "lxc-stop; started again with a new run",
           _stop_container, _start_container, "is not running"),
     Fault("container gone", "its configuration moved away, as a migration does",
           _migrate, _recreate, "does not exist"),
     Fault("no process more", "pids.max reached, connection cut",
-          _limit_processes, _free_processes, "fork|[Rr]esource|entry"),
+          _limit_processes, _free_processes, "[Ff]ork|[Rr]esource|entry"),
     Fault("Python gone", "moved away, connection cut: the run's own is used",
           partial(_inside, _HIDE_PYTHON, cut=True), says=CUT,
           afterwards=partial(_inside, _SHOW_PYTHON)),
@@ -247,7 +254,7 @@ FAULTS: tuple[Fault, ...] = (
           says=CUT,
           afterwards=_with_pct),
     # -- the watcher's side
-    Fault("watcher stopped", "SIGSTOP for 30 s, SIGCONT", _pause_watcher, hold_s=1.0),
+    Fault("watcher stopped", "SIGSTOP for 30 s, SIGCONT", _pause_watcher, hold_s=0.0),
 )  # fmt: skip
 """In one watch, one after another."""
 

@@ -153,16 +153,17 @@ def endure(ground: Ground, watch: Watch, tape: Tape, fault: Fault) -> Row:
     mark, line_mark = len(tape), len(watch.lines)
     begun_t = time.time()
     fault.make(ground)
-    said = _told(fault, watch, tape, mark) if fault.says else ""
+    made_t = time.time()
+    said = _told(fault, watch, tape, (mark, line_mark)) if fault.says else ""
     told_t = time.time()
     if fault.cure is not None or not fault.says:
         time.sleep(fault.hold_s)
     cured_t = time.time()
     if fault.cure is not None:
-        said = [said, *tape.losses(mark)][-1] if fault.says else ""
+        said = [said, *_reasons(watch, tape, (mark, line_mark))][-1] if fault.says else ""
         fault.cure(ground)
     elif not fault.says:
-        cured_t = begun_t
+        cured_t = made_t
     else:
         cured_t = told_t
     back_t = _back(watch, tape, line_mark, cured_t)
@@ -190,16 +191,23 @@ def settle(tape: Tape) -> None:
     until(is_steady, "a steady way", 150)
 
 
-def _told(fault: Fault, watch: Watch, tape: Tape, mark: int) -> str:
+def _reasons(watch: Watch, tape: Tape, marks: tuple[int, int]) -> list[str]:
+    """Why the view is lost: what the losses said, else the verdict."""
+    lines = [line["summary"] for line in watch.lines[marks[1] :] if line["verdict"] == "blind"]
+    return [*(line.partition("known: ")[2] for line in lines), *tape.losses(marks[0])]
+
+
+def _told(fault: Fault, watch: Watch, tape: Tape, marks: tuple[int, int]) -> str:
     def said() -> str | None:
         assert watch.process.poll() is None, watch.told()
-        fits = [one for one in tape.losses(mark) if re.search(fault.says or "", one)]
+        fits = [one for one in _reasons(watch, tape, marks) if re.search(fault.says or "", one)]
         return fits[-1] if fits else None
 
     try:
         return str(until(said, f"{fault.says!r} of {fault.name}", 90))
     except AssertionError as error:
-        raise AssertionError(f"{error}; told: {tape.losses(mark)}") from None
+        told = _reasons(watch, tape, marks)
+        raise AssertionError(f"{error}; told: {told}") from None
 
 
 def _back(watch: Watch, tape: Tape, line_mark: int, cured_t: float) -> float:

@@ -20,6 +20,8 @@ from dflash_watch.transport.ssh_options import SshOptions
 
 _MAX_KEYS = 6
 """A server counts tries and then hangs up."""
+_TYPING_S = 120.0
+"""For a person who is asked by the server: a code has to be fetched from somewhere."""
 
 
 def authenticate(transport: paramiko.Transport, options: SshOptions, ask: Ask) -> None:
@@ -36,7 +38,11 @@ def authenticate(transport: paramiko.Transport, options: SshOptions, ask: Ask) -
     except TransportError:
         raise
     except paramiko.AuthenticationException as error:
-        raise _refused(options, tried) from error
+        if not _is_timeout(error):
+            raise _refused(options, tried) from error
+        raise TransportError(
+            Reason.TIMEOUT, f"{options.alias}: login as {options.user}: sshd does not answer"
+        ) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         text = str(error) or "the server hung up"
         raise TransportError(
@@ -59,7 +65,9 @@ def _try_keys(
                 more = transport.auth_publickey(options.user, key)
             except paramiko.BadAuthenticationType as error:
                 return list(error.allowed_types)
-            except paramiko.AuthenticationException:
+            except paramiko.AuthenticationException as error:
+                if _is_timeout(error):
+                    raise
                 continue
             return list(more) or None
     return allowed
@@ -131,28 +139,33 @@ def _try_secret(
     allowed: list[str],
     tried: list[str],
 ) -> bool:
-    """A password or the server's own questions; False if nobody could be asked."""
-    if "keyboard-interactive" in allowed:
+    """The server's own questions, a password, or one after the other; False: nobody to ask."""
 
-        def answer(title: str, text: str, prompts: list[tuple[str, bool]]) -> list[str]:
-            del title, text
-            return [ask(f"{options.user}@{options.alias}: {prompt}") or "" for prompt, _ in prompts]
+    def answer(title: str, text: str, prompts: list[tuple[str, bool]]) -> list[str]:
+        del title, text
+        return [ask(f"{options.user}@{options.alias}: {prompt}") or "" for prompt, _ in prompts]
 
-        if ask is not ask_nobody:
-            tried.append("keyboard-interactive")
-            try:
-                transport.auth_interactive(options.user, answer)
-            except paramiko.BadAuthenticationType:
-                tried.pop()
-            else:
+    left = list(allowed)
+    if "keyboard-interactive" in left and ask is not ask_nobody:
+        tried.append("keyboard-interactive")
+        transport.auth_timeout = _TYPING_S
+        try:
+            left = list(transport.auth_interactive(options.user, answer))
+        except paramiko.BadAuthenticationType:
+            tried.pop()
+        else:
+            if not left:
                 return True
-    if "password" in allowed:
-        password = ask(f"{options.user}@{options.alias}'s password: ")
-        if password:
-            tried.append("password")
-            transport.auth_password(options.user, password)
-            return True
-    return False
+    password = ask(f"{options.user}@{options.alias}'s password: ") if "password" in left else None
+    if not password:
+        return False
+    tried.append("password")
+    return not transport.auth_password(options.user, password)
+
+
+def _is_timeout(error: Exception) -> bool:
+    """Paramiko has one exception for "no" and for silence."""
+    return "timeout" in str(error).lower()
 
 
 def _refused(options: SshOptions, tried: list[str]) -> TransportError:
