@@ -13,8 +13,10 @@ from dflash_watch.frame import Frame, Hello, HostFrame, LinkChange, Record
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.session import Session
 from dflash_watch.transport.ask import ask_nobody
+from dflash_watch.transport.base import Host
 from dflash_watch.transport.host_side import HostSide, host_config
 from dflash_watch.transport.local import LocalHost
+from dflash_watch.transport.openssh import OpenSshHost
 from dflash_watch.transport.program import Program
 from e2e.places.container import Container
 from e2e.places.fixtures import Proxmox
@@ -136,8 +138,8 @@ def test_gpus_that_the_container_cannot_read_are_asked_for_on_the_host(
     assert "gpu" in {gap.source for one in frames for gap in one.gaps}
 
 
-def test_a_host_without_python_is_said_in_words() -> None:
-    """The script's own last line, as a host without any interpreter gives it."""
+def _refusal(host: Host) -> str:
+    """Why the second agent is not there, with a script that gets no further than its last line."""
     program = Program(script="echo DFLASH-NO-PYTHON >&2; exit 97", code=b"", sha256="")
     told: queue.Queue[HostFrame] = queue.Queue()
     hello = Hello(
@@ -145,12 +147,19 @@ def test_a_host_without_python_is_said_in_words() -> None:
         uid=0,
     )  # fmt: skip
     place = Place(host="pve", entry="pct", entry_arg="200")
-    side = HostSide(
-        LocalHost(), place, program, host_config(place, hello), told.put, print, SystemClock()
-    )
+    config = host_config(place, hello)
+    side = HostSide(host, place, program, config, told.put, print, SystemClock())
     try:
         (gap,) = told.get(timeout=60).gaps
     finally:
         side.close()
     assert gap.source == "container-host"
-    assert "pve, host side: no Python" in gap.reason
+    return str(gap.reason)
+
+
+def test_a_host_without_python_is_said_in_words() -> None:
+    assert "pve, host side: no Python" in _refusal(LocalHost())
+
+
+def test_where_each_command_is_a_login_there_is_no_second_one() -> None:
+    assert "a second login" in _refusal(OpenSshHost(Place(host="pve")))

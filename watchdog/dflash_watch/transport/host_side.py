@@ -19,6 +19,7 @@ from dflash_watch.transport import entries
 from dflash_watch.transport.agent_link import WATCHER_PATIENCE_S, AgentLink
 from dflash_watch.transport.base import Host, Reason, TransportError
 from dflash_watch.transport.greeting import agree, read_word
+from dflash_watch.transport.openssh import OpenSshHost
 from dflash_watch.transport.program import Program
 
 ENTRIES = frozenset({"pct", "docker", "podman", "incus", "nsenter"})
@@ -30,6 +31,8 @@ MOST_LIFE_S = 7 * 86400.0
 AGAIN_S = 60.0
 """Pause before another attempt after one that failed."""
 SOURCE = "container-host"
+LOGIN_EACH = "not looked at: through OpenSSH's own client it would be a second login"
+"""With a hardware key somebody would have to touch it, again after each loss."""
 Put = Callable[[HostFrame], None]
 
 
@@ -128,6 +131,8 @@ class HostSide:
 
     def _serve(self) -> None:
         """One agent from start to end; returns when closing."""
+        if isinstance(self._host, OpenSshHost):
+            raise TransportError(Reason.ENTRY_FAILED, LOGIN_EACH)
         stream = self._host.open(("sh", "-c", self._program.script), OPEN_S)
         place = Place(host=self._where)
         link = AgentLink(stream, place, self._clock.monotonic_s())
