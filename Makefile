@@ -10,12 +10,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := runs/demo-$(shell date +%H%M%S)
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit e2e parity bench fuzz install system-packages clean
+.PHONY: help demo test lint unit e2e parity bench fuzz soak install system-packages clean
 
 help:
 	@sed -n '1,2s/^# //p' Makefile
 	@echo "make lint   ruff, mypy, import contracts      make bench   the figures of docs/benchmarks.md"
-	@echo "make fuzz   hours of strange input to every parser (MINUTES=10 each)"
+	@echo "make fuzz   strange input to every parser (MINUTES=10 each)      make soak   a long watch (SECONDS=3600)"
 
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -74,6 +74,11 @@ MINUTES ?= 10
 fuzz: install
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train,dev,fuzz]'
 	@nice -n 10 $(BIN)/python tests/fuzz/fuzz.py $(PARSER) --minutes $(MINUTES)
+
+# A long watch of a small run: memory, descriptors, threads; SECONDS as long as you like
+SECONDS ?= 3600
+soak: install
+	@$(BIN)/python tests/soak/soak.py --seconds $(SECONDS)
 
 # What the tests need from the system; Debian and Ubuntu, as root.
 system-packages:

@@ -33,7 +33,7 @@ from dflash_watch.agent.wire import WireError, parse_request
 from dflash_watch.capture import open_capture
 from dflash_watch.engine import Engine
 from dflash_watch.errors import CaptureError, UsageError
-from dflash_watch.frame import CaptureHeader, LogSample, parse_record
+from dflash_watch.frame import CaptureHeader, LogSample, parse_record, render_record
 from dflash_watch.guard import Guard
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.model import RunOptions
@@ -270,9 +270,34 @@ PARSERS: dict[str, Parser] = {
 
 
 def seeds(name: str) -> list[bytes]:
-    """Recorded texts to begin with, cut to what mutation can work on."""
+    """Recorded texts and made records to begin with, cut to what mutation can work on."""
     found = [one for form in PARSERS[name].seeds for one in sorted(RECORDED.glob(form))]
-    return [one.read_bytes()[:16384] for one in found if one.suffix != ".md"]
+    texts = [one.read_bytes()[:16384] for one in found if one.suffix != ".md"]
+    return texts + made_seeds(name)
+
+
+def made_seeds(name: str) -> list[bytes]:
+    """For readers of what no tool prints: whole inputs, without which mutation finds no way in."""
+    chosen = [bytes((at * step) % 251 for at in range(300)) for step in range(1, 9)]
+    lines = [render_record(one) for data in chosen for one in evil_records(data, T0)]
+    taught = LearnedLimits("a run")
+    for number in range(40):
+        taught.observe("training", 1.0 + number / 40)
+    return {
+        "record": lines,
+        "wire": [b"\0" + line for line in lines],
+        "capture": [b"\n".join([render_record(CaptureHeader(t=T0)), *lines[:4]])],
+        "state": [json.dumps(taught.to_data()).encode()],
+        "frames": chosen,
+        "request": [
+            b'{"id": 1, "op": "stacks", "pid": 4242, "label": "A"}',
+            b'{"id": 2, "op": "tool", "name": "py-spy", "bytes": 9, "sha256": "00"}',
+        ],
+        "context": [b"observed: {process_alive: true, silent_s: 9}\nroles: {target: [0]}\n"],
+        "kernel": [b"6,1,5000000,-;NVRM: Xid (PCI:0000:4b:00): 79, pid=7, name=python\n"],
+        "proc": [b"7 (a b) S 1 7 7 0 -1 0 0 0 0 0 5 6 0 0 20 0 3 0 99 0 55 0 0 0 0"],
+        "ssh": [b"host box\nport 22\nuserknownhostsfile ~/.ssh/known_hosts\nproxyjump a,b\n"],
+    }.get(name, [])
 
 
 def kept(name: str) -> list[Path]:

@@ -186,3 +186,13 @@ def test_a_recording_cut_anywhere_is_played_or_refused_but_never_breaks(
     except CaptureError:
         return
     assert played == RECORDS[: len(played)]
+
+
+def test_a_small_file_that_unfolds_without_end_is_refused_at_its_first_line(tmp_path) -> None:
+    path = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(path, "wb", 1) as file:
+        for _ in range(100):
+            file.write(b"\0" * (1 << 20))
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(CaptureError, match="is no recording"):
+        open_capture(path)
