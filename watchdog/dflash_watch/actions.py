@@ -174,6 +174,9 @@ class Actions:
     def arrived(self, sample: StackSample) -> None:
         """A sample came: the same one may be asked for again."""
         asked = self._asked_s.pop((sample.pid, sample.label), None) is not None
+        for one in sample.did:
+            if "left stopped" in one or "still traces" in one:
+                logger.warning("process %d: %s", sample.pid, one)
         if asked and not (sample.error or "").startswith("not taken: "):
             self._note(
                 "stacks", sample.error or "taken", pid=sample.pid, label=sample.label,

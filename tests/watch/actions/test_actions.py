@@ -103,6 +103,16 @@ def test_a_sample_that_came_may_be_asked_for_again(tmp_path):
     assert asked.asked == [(7, "A"), (7, "A")]
 
 
+def test_what_was_done_to_a_process_is_noted_and_one_left_stopped_is_said_aloud(tmp_path, caplog):
+    actions, _ = build(tmp_path)
+    actions.take_stacks(WANT)
+    did = ("stopped all its threads for a moment", "WARNING: left stopped, SIGCONT did not help")
+    actions.arrived(StackSample(t=1.0, pid=7, label="A", tool="py-spy", did=did))
+    _, told = until(lambda: len(lines := noted(tmp_path)) == 2 and lines, "two lines")
+    assert told["did"] == list(did)
+    assert caplog.messages == ["process 7: WARNING: left stopped, SIGCONT did not help"]
+
+
 def test_the_journal_says_what_was_done_to_which_host_and_what_came_of_it(tmp_path):
     actions, _ = build(tmp_path)
     actions.take_stacks(WANT)

@@ -6,6 +6,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 TOOL_S = 5.0
 """Kill timer of one run of a sampler."""
+NATIVE_S = 3.0
+"""The same for one that stops the process: a thread may fall into D after the look."""
 BUDGET_S = 12.0
 """No new attempt at one sample begins later than this."""
 

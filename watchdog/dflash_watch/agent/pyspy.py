@@ -8,7 +8,7 @@ from dflash_watch.agent import dumps
 from dflash_watch.agent.dumps import Dump
 from dflash_watch.agent.frames import Room, frame
 from dflash_watch.agent.jsonitems import JsonItems
-from dflash_watch.agent.means import TOOL_S
+from dflash_watch.agent.means import NATIVE_S, TOOL_S
 from dflash_watch.agent.sampler import Ran, User, run_sampler
 
 NAME = "py-spy"
@@ -95,17 +95,17 @@ def dump(path: str, pid: int, *, native: bool = False, user: Optional[User] = No
     """
     mode = "--native" if native else "--nonblocking"
     command = [path, "dump", "--json", mode, "--full-filenames", "--pid", str(pid)]
-    reading = Reading()
-    ran = run_sampler(command, TOOL_S, reading.take, user)
-    return _refusal(ran) or reading.end()
+    reading, limit_s = Reading(), NATIVE_S if native else TOOL_S
+    ran = run_sampler(command, limit_s, reading.take, user)
+    return _refusal(ran, limit_s) or reading.end()
 
 
-def _refusal(ran: Ran) -> Optional[Dump]:
+def _refusal(ran: Ran, limit_s: float) -> Optional[Dump]:
     """What is wrong with how it ended; None when nothing is."""
     if ran.problem == "start":
         return dumps.failed(f"cannot be started: {ran.said}")._replace(kind=_start_kind(ran.said))
     if ran.problem == "time":
-        return Dump(None, f"no answer in {TOOL_S:g} s, ended", dumps.SLOW)
+        return Dump(None, f"no answer in {limit_s:g} s, ended", dumps.SLOW)
     if ran.code not in (0, None):
         return dumps.failed(ran.said or f"ended with {ran.code} and said nothing")
     return None
