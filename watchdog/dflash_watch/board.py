@@ -18,6 +18,7 @@ from dflash_watch.model import (
     WorkerRow,
 )
 from dflash_watch.progress import Progress
+from dflash_watch.readers.clockreasons import in_words
 from dflash_watch.roles import gpu_roles
 from dflash_watch.units import duration, gib
 from dflash_watch.window import Window
@@ -122,12 +123,23 @@ def _gpu_row(window: Window, track: GpuTrack, role: str | None, gap: str | None)
         marks=_marks(track.looks),
         load=track.reading.load.value if track.reading is not None and state == "ok" else None,
         load_text=_load_text(track) if state == "ok" else None,
+        clocks=_clocks(track) if state == "ok" else None,
     )  # fmt: skip
 
 
 def _load_text(track: GpuTrack) -> str | None:
     reading = track.reading
-    return None if reading is None else f"{WORDS[reading.load]} ({reading.text})"
+    if reading is None:
+        return None
+    clocks = _clocks(track)
+    held = f"; clocks: {clocks}" if clocks not in {None, "none", "it idles"} else ""
+    return f"{WORDS[reading.load]} ({reading.text}){held}"
+
+
+def _clocks(track: GpuTrack) -> str | None:
+    """Why the clocks are where they are, as the newest look says."""
+    mask = track.sample.clock_reasons
+    return None if mask is None else in_words(mask)
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -223,7 +223,9 @@ class GpuRow(Record, frozen=True, kw_only=True):
     """What it does, read over seconds: `idle`, `work`, `memory-bound`, `host-bound`, `spin`,
     `collective-spin`, `half-idle`, `allocator`; None while that is not known."""
     load_text: str | None = None
-    """The same in words, with its figures."""
+    """The same in words, with its figures and what holds the clocks down."""
+    clocks: str | None = None
+    """Why the clocks are where they are, in words; `none`: nothing holds them down."""
 
 
 class QueueRow(Record, frozen=True, kw_only=True):

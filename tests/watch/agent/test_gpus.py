@@ -213,6 +213,17 @@ def test_a_driver_that_never_returns_is_a_gap_and_frames_keep_coming(
     assert stuck["processes"]
 
 
+def test_a_call_held_in_the_kernel_is_told_with_its_place_there(agent: Start, trainer, fake_nvml):
+    run = agent({"pid": trainer.pid}, gpu_library=str(fake_nvml.library))
+    run.frame(lambda frame: frame.get("gpus"))
+    fake_nvml.hold("nvmlDeviceGetPowerUsage", 2)
+    stuck = run.frame(lambda frame: any(gap["source"] == "gpu" for gap in frame["gaps"]))
+    gap = next(gap for gap in stuck["gaps"] if gap["source"] == "gpu")
+    assert gap["cause"] == "no-answer"
+    assert "the call is in state D" in gap["reason"]
+    assert ("(kernel: " in gap["reason"]) is (os.geteuid() == 0)
+
+
 @pytest.mark.slow
 def test_a_driver_that_answers_again_ends_the_gap_without_piling_up(
     agent: Start, trainer, fake_nvml

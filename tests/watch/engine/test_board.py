@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import msgspec
+import pytest
 from dflash_watch.frame import Disk, Gap, GpuSample, HostSample
 from dflash_watch.model import RunOptions, Verdict
 from dflash_watch.render.plain import heartbeat
@@ -213,3 +214,22 @@ def test_a_run_that_is_over_has_no_flow_and_nothing_overdue():
     told = " ".join(one.text for one in run.last.evidence)
     assert "no step for" not in told
     assert "log silent" not in told
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words", "in_text"),
+    [
+        (None, None, False),
+        (0x0, "none", False),
+        (0x1, "it idles", False),
+        (0x4, "its own power limit", True),
+        (0x48, "hardware thermal slowdown, hardware slowdown", True),
+    ],
+)
+def test_a_gpu_row_says_in_words_what_holds_its_clocks(reasons, words, in_text):
+    def held(t: float) -> tuple[GpuSample, ...]:
+        return tuple(msgspec.structs.replace(one, clock_reasons=reasons) for one in cards(t))
+
+    row = Timeline.training(20, gpus=held).last.board.gpus[0]
+    assert row.clocks == words
+    assert ("; clocks: " in row.load_text) is in_text

@@ -20,6 +20,7 @@ from dflash_watch.agent import proc
 from dflash_watch.agent.forked import Process, Serve, fork, has_ended
 
 KILL_AFTER_DEADLINES = 3.0
+KERNEL_FUNCTIONS = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
 STARVED_TICKS = proc.TICKS_PER_S
 """CPU time since the question below which a runnable child has not had its turn: no call hangs."""
@@ -212,8 +213,16 @@ def describe_silence(name: str, pid: int, silent_s: float, *, killed: bool = Fal
     wchan = (proc.read_text(f"/proc/{pid}/wchan", 128) or "").strip()
     state = stat.state if stat else "gone"
     place = f" in {wchan}" if wchan not in ("", "0") else ""
+    held = kernel_functions(pid) if state == "D" else []
+    place += f" (kernel: {' < '.join(held)})" if held else ""
     text = f"{name}: no answer for {silent_s:.0f} s, the call is in state {state}{place}"
     return text + ("; killed, does not end" if killed and state not in ("gone", "Z") else "")
+
+
+def kernel_functions(pid: int) -> List[str]:
+    """Where in the kernel it is held, innermost first; empty where only root may know."""
+    lines = (proc.read_text(f"/proc/{pid}/stack", 4096) or "").splitlines()[:KERNEL_FUNCTIONS]
+    return [line.partition("] ")[2].partition("+")[0] for line in lines if "] " in line]
 
 
 def cpu_ticks(pids: List[int]) -> int:

@@ -7,9 +7,11 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,6 +117,7 @@ static void refresh(void) {
         else if (S.num_rules < MAX_RULES) {
             Rule rule = {.gpu = -1};
             if (sscanf(line, "hang %63s %d", call, &rule.gpu) >= 1) rule.hang = 1;
+            else if (sscanf(line, "hold %63s %d", call, &rule.gpu) >= 1) rule.hang = 2;
             else if (sscanf(line, "refuse %63s %d %d", call, &rule.code, &rule.gpu) < 2) continue;
             strcpy(rule.call, call);
             S.rule[S.num_rules++] = rule;
@@ -135,7 +138,12 @@ static int ruled(const char *call, int gpu) {
     for (int i = 0; i < S.num_rules; i++) {
         Rule *r = &S.rule[i];
         if (!is_about(r->call, call) || (r->gpu >= 0 && r->gpu != gpu)) continue;
-        while (r->hang) pause();
+        while (r->hang == 1) pause();
+        if (r->hang == 2 && !vfork()) { /* its parent waits in state D for it */
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            sleep(600);
+            _exit(0);
+        }
         return r->code;
     }
     return OK;

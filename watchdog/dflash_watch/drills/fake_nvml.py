@@ -105,6 +105,10 @@ class FakeNvml:
         """A call never returns."""
         self._set(("rule", call, gpu), f"hang {call} {gpu}")
 
+    def hold(self, call: str, gpu: int = -1) -> None:
+        """A call stays in the kernel, in state D, for ten minutes."""
+        self._set(("rule", call, gpu), f"hold {call} {gpu}")
+
     def heal(self, call: str, gpu: int = -1) -> None:
         """The call works again, for processes that are not stuck in it."""
         self._lines.pop(("rule", call, gpu), None)

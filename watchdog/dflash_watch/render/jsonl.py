@@ -57,6 +57,7 @@ def _gpu(row: GpuRow) -> dict[str, Any]:
         "sm_ratio": row.sm_ratio,
         "power_watts": row.power_watts,
         "memory_used_bytes": row.memory_used_bytes,
+        "clocks": row.clocks,
     }
 
 
