@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dflash_watch.agent.stub import STUB
 from watch.agent.driving import AgentProcess, wait_for
 
 Start = Callable[..., AgentProcess]
@@ -91,4 +92,25 @@ def test_where_no_process_can_be_started_the_run_is_still_watched(agent: Start):
     assert "train = 1" in frame["processes"][0]["cmd"]
     (gap,) = [gap for gap in frame["gaps"] if gap["source"] == "gpu"]
     assert "limit of processes" in gap["reason"]
+    assert watch.end() == 0
+
+
+def test_a_python_whose_c_library_cannot_be_called_watches_all_the_same(
+    agent: Start, trainer, tmp_path
+):
+    # As in a static Python: the program itself cannot be opened as a library.
+    refuses = (
+        "import ctypes\n"
+        "def refused(name, *more): raise OSError('Dynamic loading not supported')\n"
+        "ctypes.CDLL = refused\n"
+    )
+    (tmp_path / "stub.py").write_text(refuses + STUB)
+    wrapper = tmp_path / "static-python"
+    wrapper.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S -B {tmp_path}/stub.py\n")
+    wrapper.chmod(0o755)
+    watch = agent({"pid": trainer.pid}, python=str(wrapper))
+    frame = watch.frame(lambda frame: any(gap["source"] == "gpu" for gap in frame["gaps"]))
+    assert "train.py" in frame["processes"][0]["cmd"]
+    (gap,) = [gap for gap in frame["gaps"] if gap["source"] == "gpu"]
+    assert "no NVIDIA library" in gap["reason"]
     assert watch.end() == 0

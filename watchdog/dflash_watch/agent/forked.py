@@ -6,12 +6,13 @@ kernel ends it with the agent.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
 import struct
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
+
+from dflash_watch.agent import libc
 
 Serve = Callable[[Dict[str, Any]], Dict[str, Any]]
 PR_SET_PDEATHSIG = 1
@@ -65,7 +66,9 @@ def _be_child(serve: Serve, child_in: int, child_out: int, parent: int) -> NoRet
 
 def _die_with_parent(parent: int) -> None:
     """The kernel ends this child with the agent, also out of a call that sleeps."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl = libc.function("prctl")
+    if prctl is not None:  # else it ends with its input, when no call holds it
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(0)
 

@@ -7,6 +7,8 @@ import os
 import resource
 from typing import Iterable
 
+from dflash_watch.agent import libc
+
 NICER = 5
 """10 leaves it 1 % of a core at load 25 on two cores: healthy runs were lost from view."""
 DATA_BYTES = 1 << 30
@@ -40,11 +42,10 @@ def _wake_nobody_up(pid: int) -> None:
 
 
 def _be_idle_on_disk(pid: int) -> None:
-    import ctypes
-
     number = {"x86_64": 251, "aarch64": 30}.get(os.uname().machine)
-    if number is not None:
-        ctypes.CDLL(None).syscall(number, 1, pid, 3 << 13)  # ioprio_set(process, idle class)
+    call = libc.function("syscall")
+    if number is not None and call is not None:
+        call(number, 1, pid, 3 << 13)  # ioprio_set(process, idle class)
 
 
 def _be_killed_first(pid: int) -> None:
@@ -54,10 +55,8 @@ def _be_killed_first(pid: int) -> None:
 
 def give_memory_back() -> None:
     """Loading code from source leaves free memory behind: hand it back to the kernel."""
-    import ctypes
-
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
+    trim = libc.function("malloc_trim")  # glibc only
     if trim is not None:
         trim(0)
 

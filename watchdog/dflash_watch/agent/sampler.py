@@ -7,7 +7,6 @@ alone with them. Runs in a disposable child only.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -15,6 +14,7 @@ import subprocess
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from dflash_watch.agent import libc
 from dflash_watch.agent.forked import PR_SET_PDEATHSIG
 
 MAX_ERROR_BYTES = 8192
@@ -80,14 +80,15 @@ def run_sampler(
 
 def _guest(user: Optional[User]) -> Callable[[], None]:
     """What the sampler's process does before it becomes the sampler."""
-    library, parent = ctypes.CDLL(None), os.getpid()
+    prctl, parent = libc.function("prctl"), os.getpid()
 
     def become() -> None:
         if user is not None:
             os.setgroups([])
             os.setgid(user[1])
             os.setuid(user[0])
-        library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user clears it
+        if prctl is not None:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user clears it
         if os.getppid() != parent:
             os._exit(1)
 
