@@ -32,7 +32,10 @@ def asked(inside: Spawned, **more: object) -> dict[str, Any]:
     """The part of the configuration that names the container."""
     stat = proc.read_stat("/proc", inside.host_pid)
     assert stat is not None
-    named = {"agent_pid": inside.pid, "agent_start_ticks": stat.start_ticks}
+    named = {
+        "agent_pid": inside.pid, "agent_start_ticks": stat.start_ticks,
+        "pid_namespace": Path(f"/proc/{inside.host_pid}/ns/pid").stat().st_ino,
+    }  # fmt: skip
     return {"role": "host", "container": {"name": "container 200", **named, **more}}
 
 
@@ -152,10 +155,12 @@ def test_gpus_are_read_on_request_with_numbers_as_they_are_inside(
     run.until(lambda one: one["type"] == "host-frame" and "gpus" not in one)
 
 
-@pytest.mark.parametrize("ticks", [1, None])
-def test_a_container_that_is_not_here_is_said(ticks, agent: Start, inside):
+@pytest.mark.parametrize(
+    "other", [{"agent_start_ticks": 1}, {"agent_start_ticks": None}, {"pid_namespace": 1}]
+)
+def test_a_container_that_is_not_here_is_said(other, agent: Start, inside):
     wanted = asked(inside)
-    wanted["container"]["agent_start_ticks"] = ticks
+    wanted["container"].update(other)
     record = agent({}, **wanted).until(lambda one: one["type"] == "host-frame")
     (gap,) = (gap for gap in record["gaps"] if gap["source"] == "container-host")
     assert "nothing of it runs on this machine" in gap["reason"]

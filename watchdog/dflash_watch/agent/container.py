@@ -28,16 +28,39 @@ def inner_pids(root: str, pid: int) -> List[int]:
     return [int(word) for word in words if word.isdigit()]
 
 
-def find_inside(root: str, inner_pid: int, start_ticks: int) -> Optional[int]:
-    """The process with this number inside that started then, as counted here."""
+def find_inside(
+    root: str, inner_pid: int, start_ticks: int, namespace: Optional[int] = None
+) -> Optional[int]:
+    """The process with this number inside that started then, as counted here.
+
+    Args:
+        root: `/proc` of the host.
+        inner_pid: its number in its innermost PID namespace.
+        start_ticks: when it started, which is the same everywhere.
+        namespace: inode of that namespace; looked at where that may be read.
+    """
+    alone = None
     for pid in proc.list_pids(root):
         numbers = inner_pids(root, pid)
         if not numbers or numbers[-1] != inner_pid:
             continue
         stat = proc.read_stat(root, pid)
-        if stat is not None and stat.start_ticks == start_ticks:
+        if stat is None or stat.start_ticks != start_ticks:
+            continue
+        if namespace is not None and _namespace(root, pid) not in (None, namespace):
+            continue
+        if len(numbers) > 1:
             return pid
-    return None
+        alone = pid  # of this very namespace: a container may share it
+    return alone
+
+
+def _namespace(root: str, pid: int) -> Optional[int]:
+    """Inode of its PID namespace; None where that may not be read."""
+    try:
+        return os.stat(f"{root}/{pid}/ns/pid").st_ino
+    except OSError:
+        return None
 
 
 def find_init(root: str, pid: int) -> Optional[int]:
@@ -70,18 +93,24 @@ class Container:
 
     def refresh(self) -> None:
         """Look who is inside now; those who left are remembered."""
-        self._living = self.groups.pids()
+        before, self._living = set(self._living), self.groups.pids()
         for pid in self._living:
-            if pid in self._inner:
-                continue
+            if pid in before and pid in self._inner:
+                continue  # who comes anew may have the number of one who left
             numbers = inner_pids(self._root, pid)
             if numbers:
+                self._inner.pop(pid, None)
                 self._inner[pid] = numbers[-1]
         while len(self._inner) > max(MOST_REMEMBERED, len(self._living)):
             self._inner.popitem(last=False)
 
     def inner(self, pid: int) -> Optional[int]:
-        """Number inside of a process that is or was there; None of a stranger."""
+        """Number inside of a process that is or was there; None of a stranger.
+
+        Also of a stranger that has, by now, the number of one who left.
+        """
+        if pid not in self._living and os.path.exists(f"{self._root}/{pid}"):
+            return None
         return self._inner.get(pid)
 
     @property
@@ -105,12 +134,13 @@ def locate(root: str, wanted: Dict[str, Any]) -> Optional[Container]:
 
     Args:
         root: `/proc`.
-        wanted: `agent_pid` and `agent_start_ticks` of the run's agent inside.
+        wanted: `agent_pid`, `agent_start_ticks` and `pid_namespace` of the run's agent inside.
     """
     inner_pid, ticks = wanted.get("agent_pid"), wanted.get("agent_start_ticks")
     if not isinstance(inner_pid, int) or not isinstance(ticks, int):
         return None
-    pid = find_inside(root, inner_pid, ticks)
+    namespace = wanted.get("pid_namespace")
+    pid = find_inside(root, inner_pid, ticks, namespace if isinstance(namespace, int) else None)
     if pid is None or not os.path.exists(f"{root}/{pid}"):
         return None
     return Container(root, pid)

@@ -54,6 +54,7 @@ def host_config(place: Place, hello: Hello) -> dict[str, Any]:
         "name": f"{noun} {arg}",
         "agent_pid": hello.agent_pid,
         "agent_start_ticks": hello.agent_start_ticks,
+        "pid_namespace": hello.pid_namespace,
     }
     if place.entry == "pct":
         container["lock_file"] = f"/etc/pve/lxc/{arg}.conf"  # the name is digits: entries.py
