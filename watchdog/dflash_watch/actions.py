@@ -51,7 +51,8 @@ class Told:
     def __init__(
         self, entries: Iterable[Mapping[str, Any]] = (), host: str = "", now_t: float = 0.0
     ) -> None:
-        self._keys: deque[str] = deque(maxlen=200)
+        self._before: deque[str] = deque(maxlen=200)
+        self._own: deque[str] = deque(maxlen=200)
         self.ages_s: list[float] = []
         """Of the runs of the hook in the last hour."""
         for one in entries:
@@ -59,18 +60,18 @@ class Told:
                 "hook", "started", host,
             ):  # fmt: skip
                 continue
-            self.add(str(one.get("incident", "")))
+            self._before.append(str(one.get("incident", "")))
             t = one.get("t")
             if isinstance(t, int | float) and 0 <= now_t - t < 3600:
                 self.ages_s.append(now_t - t)
 
     def add(self, key: str) -> None:
-        """It was told."""
-        self._keys.append(key)
+        """It was told by this watcher."""
+        self._own.append(key)
 
     def __contains__(self, key: str) -> bool:
-        """Was this incident told, or the same thing dated a little otherwise?"""
-        return any(_is_same(key, told) for told in self._keys)
+        """Was this incident told, or, by an earlier watcher, the same dated a little otherwise?"""
+        return key in self._own or any(_is_same(key, told) for told in self._before)
 
 
 def _is_same(key: str, told: str) -> bool:

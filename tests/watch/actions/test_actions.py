@@ -311,6 +311,14 @@ def test_a_restarted_watcher_does_not_run_the_hook_again_for_the_same_incident(t
     assert [one["incident"] for one in noted(tmp_path)] == [key, "other/run@1"]
 
 
+def test_of_a_run_that_is_started_again_and_falls_again_each_fall_is_told(tmp_path):
+    actions, _ = build(tmp_path, "true")
+    for key in ("main-process-died/run@1790000000", "main-process-died/run@1790000060"):
+        actions.announce(incident(Verdict.CRASHED, key=key))
+        actions.finish()
+    until(lambda: len(noted(tmp_path)) == 2, "both were told")
+
+
 def test_so_many_hooks_an_hour_and_no_more(tmp_path):
     clock = Hours()
     actions, _ = build(tmp_path, "true", clock=clock)
