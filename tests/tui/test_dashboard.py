@@ -181,6 +181,7 @@ async def test_a_screenshot_is_saved_as_picture_and_text(tmp_path, monkeypatch) 
     text = (tmp_path / "dflash-watch-141320.txt").read_text("utf-8")
     assert "RUNNING" in text
     assert (tmp_path / "dflash-watch-141320.svg").read_text("utf-8").startswith("<svg")
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("dflash-watch-*")} == {0o600}
 
 
 async def test_only_changed_cells_are_repainted() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from dflash_watch.model import IncidentStage
+from dflash_watch.private import open_private
 from textual.app import App
 
 from dflash_tui import state
@@ -137,8 +139,8 @@ class Actions(App[int]):
         stamp = self.desk.view().clock(self.desk.clock.wall_s()).replace(":", "")
         base = Path(f"dflash-watch-{stamp}").absolute()
         try:
-            base.with_suffix(".svg").write_text(self.export_screenshot(), encoding="utf-8")
-            base.with_suffix(".txt").write_text(self.picture(), encoding="utf-8")
+            _put(base.with_suffix(".svg"), self.export_screenshot())
+            _put(base.with_suffix(".txt"), self.picture())
             self.desk.say(f"saved {base}.svg and .txt")
         except OSError as error:
             self.desk.say(f"not saved: {error.strerror}: {base}.svg")
@@ -151,3 +153,10 @@ class Actions(App[int]):
     async def action_quit(self) -> None:
         """Ends the dashboard."""
         self.exit(0)
+
+
+def _put(path: Path, text: str) -> None:
+    """A file of the person's alone: where the dashboard was started others may write as well."""
+    descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -21,6 +21,7 @@ import msgspec
 
 from dflash_watch.model import Record
 from dflash_watch.place import Place, TargetChoice
+from dflash_watch.private import make_folder
 
 FOLDER_NAME = "dflash-watch"
 LONGEST_NAME = 40
@@ -98,7 +99,7 @@ def opened(folder: Path, *, make: bool = False) -> Iterator[int]:
         OSError: it is not there, or not ours alone.
     """
     if make:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         seen = os.fstat(descriptor)
