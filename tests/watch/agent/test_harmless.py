@@ -137,10 +137,9 @@ def test_a_thread_in_d_neither_delays_the_sample_nor_lets_it_stop_the_others(cou
     assert seen.held == set()
 
 
-def test_a_sampler_that_does_block_is_ended_and_everything_goes_on(counts, monkeypatch):
+def test_a_sampler_that_does_block_is_ended_and_everything_goes_on(counts):
     """py-spy's blocking mode really waits for the thread in D: the kill timer is what helps."""
     run, number = counts
-    monkeypatch.setattr(pyspy, "NATIVE_S", 1.0)
     with watching(run.pid) as seen:
         dump = pyspy.dump(PY_SPY, run.pid, native=True)
     assert dump.kind == dumps.SLOW
