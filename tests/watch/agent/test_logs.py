@@ -10,10 +10,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from dflash_watch.agent.logcursor import CHUNK_BYTES, Cursor
 from dflash_watch.agent.logsources import Source, SourceFinder, is_unbuffered
 from dflash_watch.agent.probes.logs import LogReader
+from dflash_watch.frame import LogSample
+from dflash_watch.readers.facts import StepSeen
+from dflash_watch.readers.logtext import LogReader as TextReader
 from watch.agent.driving import wait_for
 
 WRITER = """
@@ -316,6 +320,52 @@ def test_more_than_a_frame_holds_is_skipped_and_counted(writer, tmp_path):
     sample = watch.look()[0]
     assert sample["skipped_bytes"] == 1000
     assert len(sample["text"]) == CHUNK_BYTES
+
+
+def test_the_end_of_a_log_of_two_gigabytes_is_read_and_nothing_else(writer, tmp_path):
+    log = tmp_path / "a.log"
+    log.touch()
+    os.truncate(log, 2 << 30)
+    run = writer(log, "ab")
+    watch = Watch(run.process.pid)
+    run.say("step=9 loss=0.5\n")
+    first = watch.look()[0]
+    run.say("step=10 loss=0.4\n")
+    second = watch.look()[0]
+    assert first["text"] == "step=9 loss=0.5\n"
+    assert second["text"] == "step=10 loss=0.4\n"
+    assert second["offset"] == (2 << 30) + len("step=9 loss=0.5\n")
+    assert "truncated" not in second
+
+
+def test_a_flood_of_lines_is_counted_to_the_byte_and_tells_true_steps_only(program, tmp_path):
+    # Steps end in 7 only: a line that was cut anywhere would show as another number.
+    text = (
+        "import os\n"
+        "for n in range(40000):\n"
+        "    if n % 50: os.write(1, b'fetched shard-%07d ok at offset %07d\\n' % (n, n))\n"
+        "    else: os.write(1, b'step=1%05d7 loss=0.%04d\\n' % (n // 50, n % 9973))\n"
+    )
+    log = tmp_path / "flood.log"
+    with log.open("wb") as file:
+        run = program(text, stdout=file)
+    watch, reader = Watch(run.pid), TextReader()
+    steps, read = [], 0
+    wait_for(lambda: log.stat().st_size)
+    begin = watch.look()[0]
+    skipped = begin["offset"] + begin["text_bytes"]
+    while read + skipped < log.stat().st_size or run.poll() is None:
+        for look in watch.look():
+            sample = msgspec.convert(look, LogSample)
+            facts = reader.feed(sample, 0.0)
+            steps += [one.step for one in facts if isinstance(one, StepSeen) and one.step]
+            skipped += sample.skipped_bytes
+            read += sample.text_bytes or 0
+        time.sleep(0.05)
+    assert read + skipped == log.stat().st_size
+    assert steps == sorted(steps)
+    assert steps[-1] == 1007997
+    assert {step % 10 for step in steps} == {7}
 
 
 def test_a_character_cut_in_two_waits_for_its_rest(tmp_path):

@@ -121,16 +121,20 @@ def test_an_age_that_cannot_be_is_unknown_and_not_a_number():
     assert proc.age_s(start_ticks=100 * proc.TICKS_PER_S, now_boot_s=160.5) == 60.5
 
 
-def test_a_name_with_brackets_and_blanks_is_read_whole(program):
+@pytest.mark.parametrize("name", ["a) R (b 1", "(", "a\n) Z 1", "\x1b[31mred"])
+def test_whatever_a_process_calls_itself_its_name_is_read_whole(program, name):
     text = (
-        "open('/proc/self/comm', 'w').write('a) R (b 1')\n"
-        "import time; print('up', flush=True); time.sleep(60)"
+        "import sys, time\nopen('/proc/self/comm', 'w').write(sys.argv[1])\n"
+        "print('up', flush=True); time.sleep(60)"
     )
-    run = program(text, stdout=subprocess.PIPE)
+    run = program(text, name, stdout=subprocess.PIPE)
     run.stdout.readline()
     found = sample(run.pid)
-    assert found["comm"] == "a) R (b 1"
+    threads, note = ThreadReader("/proc").read([run.pid], with_switches=True)
+    ((_tid, thread_name, state, *_rest),) = threads[str(run.pid)]
+    assert (found["comm"], thread_name, note) == (name, name, None)
     assert found["state"] in "RS"
+    assert state in "RS"
 
 
 def test_threads_that_appear_and_end_are_followed(program):
