@@ -54,7 +54,7 @@ def test_the_time_that_nobody_saw_is_said_and_is_no_fact_about_the_run():
     another_watcher(run, 180.0)
     run.go(5)
     assert "nothing was seen for 3 m 01 s before, no watcher ran" in told(run)
-    (line,) = [one for one in run.last.board.findings if one.failure == "unwatched"]
+    (line,) = [one for one in run.last.board.findings if one.subject == "watcher"]
     assert line.closed_t - line.opened_t == pytest.approx(181.0)
     assert run.last.verdict is Verdict.RUNNING
     run.go(700)
@@ -66,7 +66,7 @@ def test_a_restart_that_nobody_could_notice_is_not_mentioned():
     another_watcher(run, 2.0)
     run.go(5)
     assert "no watcher ran" not in told(run)
-    assert not [one for one in run.last.board.findings if one.failure == "unwatched"]
+    assert not [one for one in run.last.board.findings if one.subject == "watcher"]
 
 
 def test_a_run_that_came_back_while_nobody_looked_is_over_its_incident_with_its_first_steps():

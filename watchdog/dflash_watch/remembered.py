@@ -141,8 +141,8 @@ class Recall:
         if known is None or self._away_s(known) < AWAY_S:
             return None
         return Finding(
-            key=f"unwatched/run@{known.t:.0f}", opened_t=known.t, closed_t=self._again_t,
-            severity=Severity.INFO, failure="unwatched", subject="run",
+            key=f"watch-lost/watcher@{known.t:.0f}", opened_t=known.t, closed_t=self._again_t,
+            severity=Severity.INFO, failure="watch-lost", subject="watcher",
             text=f"nothing was seen for {duration(self._away_s(known))}: no watcher ran",
         )  # fmt: skip
 

@@ -45,7 +45,7 @@ def run(given: Namespace, context: Context) -> int:
     folders = viewer_folders(context.environment, state_dir())
     server = choose_server(find_servers(folders), given.server)
     if wants_dashboard(given, context):
-        return show(server, context)
+        return show(server, visit(server), context)
     stop = stop_on_signals()
     with visit(server) as link:
         render: Render = (
@@ -58,9 +58,9 @@ def run(given: Namespace, context: Context) -> int:
     return EXIT_OK
 
 
-def show(server: Served, context: Context) -> int:
+def show(server: Served, link: socket.socket, context: Context) -> int:
     """The dashboard, until somebody leaves it; what was watched goes on being watched."""
-    code = context.show_served(visit(server), partial(reopen, server))
+    code = context.show_served(link, partial(reopen, server))
     if code == EXIT_OK:
         name = server.card.name
         lives = any(one.card.name == name for one in find_servers([server.folder]))

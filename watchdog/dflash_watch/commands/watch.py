@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+import socket
+import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +33,8 @@ from dflash_watch.hook import Hook
 from dflash_watch.live import Live, is_over
 from dflash_watch.model import Verdict
 from dflash_watch.place import TargetChoice
-from dflash_watch.serving.folder import Claim
+from dflash_watch.serving.folder import Claim, Served
+from dflash_watch.serving.visit import visit
 
 logger = logging.getLogger(__name__)
 END_CODES = {Verdict.FINISHED: EXIT_OK, Verdict.CRASHED: EXIT_CRITICAL}
@@ -46,7 +49,9 @@ def run(given: Namespace, context: Context) -> int:
     request, hook = build_request(given), build_hook(given, context.environment)
     if wants_dashboard(given, context):
         served = find_served(request, context) if is_plain_look(given) else None
-        return context.show(context.words) if served is None else show(served, context)
+        if served is not None and (link := visit_or_say(served)) is not None:
+            return show(served, link, context)
+        return context.show(context.words)
     notices, stop = speak(), stop_on_signals()
     try:
         with contextlib.ExitStack() as opened:
@@ -57,6 +62,15 @@ def run(given: Namespace, context: Context) -> int:
             return watch(look, given, stop, context)
     finally:
         notices.finish(0.2)
+
+
+def visit_or_say(served: Served) -> socket.socket | None:
+    """Come in; a server that hangs or is of another version is said, and looked past."""
+    try:
+        return visit(served)
+    except WatchError as error:
+        sys.stderr.write(f"dflash-watch: {error}\n")
+        return None
 
 
 @contextlib.contextmanager

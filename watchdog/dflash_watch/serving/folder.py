@@ -140,12 +140,10 @@ def _living(descriptor: int, entry: str) -> Card | None:
     except OSError:
         return None
     try:
-        if _lock(file, fcntl.LOCK_SH):
-            return None
-        card = read_card(file)
-        return card if card is not None and f"{card.name}{_CARD}" == entry else None
+        card = read_card(file) if _is_held(file) else None
     finally:
         os.close(file)
+    return card if card is not None and f"{card.name}{_CARD}" == entry else None
 
 
 def read_card(file: int) -> Card | None:
@@ -157,9 +155,10 @@ def read_card(file: int) -> Card | None:
 
 
 def _lock(file: int, how: int) -> bool:
+    """False while somebody else holds it; OSError where there are no locks."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
     return True
 
@@ -219,6 +218,14 @@ def claim(folder: Path, card: Card) -> Claim | None:
                 os.close(file)
                 raise
             os.close(file)  # a server that ended meanwhile took the file with it
+
+
+def _is_held(file: int) -> bool:
+    """A living process holds it; where there are no locks, nobody does."""
+    try:
+        return not _lock(file, fcntl.LOCK_SH)
+    except OSError:
+        return False
 
 
 def _lock_within(file: int, wait_s: float) -> bool:
