@@ -69,6 +69,13 @@ def test_a_lost_gpu_keeps_its_row_and_a_call_that_never_returns_stops_nothing(
     watch.until_running()
     assert states(watch) == dict.fromkeys(range(8), "ok")
 
+    driver.xid(2, 45)  # the kernel log is closed here: only the driver's event tells it
+    watch.goes_on(3)
+    told = [one for shot in snapshots(watch.capture) for one in shot.symptoms]
+    assert {(one.name, one.subject) for one in told if "Xid 45" in one.summary} == {
+        ("xid-told", "gpu2")
+    }
+
     lost_t = time.time()
     driver.lose(3)
     line = watch.becomes("gpu-lost")
