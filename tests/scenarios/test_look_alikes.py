@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from dflash_watch.engine import Engine
 from dflash_watch.frame import Frame, GpuProcess, GpuSample, RunSample
@@ -112,6 +113,28 @@ def one_card(busy: bool, at_full_use: bool = True) -> Cards:
         power_limit_watts=700.0, memory_used_bytes=5 * GIB, processes=(own,),
     )  # fmt: skip
     return lambda _: (card,)
+
+
+@pytest.mark.parametrize("gpm", [True, False])
+def test_a_spin_under_our_own_run_is_the_cards_though_its_workers_only_copy(gpm):
+    """As a real card showed it: drafters run in a copy to the device, targets wait for room."""
+
+    def cards(t: float) -> tuple[GpuSample, ...]:
+        (card,) = one_card(busy=t < fault_t)(t)
+        unknown = {} if gpm else {"sm_ratio": None, "tensor_ratio": None, "dram_ratio": None}
+        return (msgspec.structs.replace(card, **unknown),)
+
+    fault_t = float("inf")
+    run = Timeline.training(30, gpus=cards)
+    fault_t = run.t
+    run.freeze()
+    run.cores = 2.0
+    for name in ("drafter-0", "drafter-1"):
+        run.workers[name].leaf = "replica.py:_weights;workers.py:run_drafter"
+    for name in ("target-0", "target-1"):
+        run.wait(name, "queue-put")
+    run.go(60)
+    assert (named(run), run.last.subject) == (("stalled", "kernel-stuck"), "gpu0")
 
 
 SYNCHRONIZE = "/s/torch/cuda/__init__.py:synchronize;train.py:step"
