@@ -35,9 +35,9 @@ class Place(NamedTuple):
         parts = [self.host or "this machine", f"{short} {self.entry_arg}" if self.entry else None]
         if self.exec_prefix:
             # Imported here: only a prefix can hold a secret, and patterns take time to build.
-            from dflash_events.secrets import mask_arguments  # noqa: PLC0415
+            from dflash_events.secrets import mask_arguments, mask_text  # noqa: PLC0415
 
-            parts.append("exec " + " ".join(mask_arguments(self.exec_prefix)))
+            parts.append(mask_text("exec " + " ".join(mask_arguments(self.exec_prefix))))
         return " · ".join(part for part in parts if part)
 
 

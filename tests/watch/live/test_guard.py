@@ -20,6 +20,7 @@ from dflash_watch.frame import (
     parse_record,
 )
 from dflash_watch.guard import LARGEST, LATEST_T, PARAGRAPHS, Guard
+from dflash_watch.place import Place
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
@@ -182,3 +183,17 @@ def test_data_nested_beyond_all_use_is_cut() -> None:
     for _ in range(300):
         deep = [deep]
     assert len(str(admitted_frame(events=[{"a": deep}]))) < 2000
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        ("sshpass", "-p", SECRET, "ssh", "box"),
+        ("kubectl", "--token", SECRET, "exec", "-i", "pod", "--"),
+        ("env", f"API_KEY={SECRET}", "ssh", "box"),
+    ],
+)
+def test_a_secret_that_a_person_typed_into_a_prefix_is_drawn_nowhere(prefix: tuple) -> None:
+    label = Place(exec_prefix=prefix).label()
+    assert SECRET not in label
+    assert "***" in label
