@@ -6,13 +6,12 @@ import contextlib
 import logging
 import shutil
 import socket
-import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 
 from dflash_watch.commands.attach import show
-from dflash_watch.commands.context import Context, stop_on_signals
+from dflash_watch.commands.context import Context, stop_on_signals, tell
 from dflash_watch.commands.glance import refuse_several
 from dflash_watch.commands.looking import Look, open_look
 from dflash_watch.commands.notices import speak
@@ -69,7 +68,7 @@ def visit_or_say(served: Served) -> socket.socket | None:
     try:
         return visit(served)
     except WatchError as error:
-        sys.stderr.write(f"dflash-watch: {error}\n")
+        tell(f"dflash-watch: {error}")
         return None
 
 
