@@ -1,6 +1,6 @@
 """What one watcher costs that watches eight runs over eight SSH connections.
 
-    python tests/bench/bench_fleet.py [--runs 8] [--threads 20] [--seconds 60] [--profile FILE]
+    python tests/bench/bench_fleet.py [--runs 8] [--threads 20] [--gpus] [--seconds 60]
 
 A real sshd on loopback; each run is a process that logs five lines a second. The watcher is the
 inside of `dflash-watch fleet` as a process: its CPU time, its memory (PSS), and how old each frame
@@ -25,6 +25,8 @@ FOLDERS = [str(ROOT / name) for name in ("tests", "watchdog", "dflash", "tui")]
 sys.path[:0] = FOLDERS
 
 import psutil  # noqa: E402
+from dflash_watch.drills.fake_nvml import FakeNvml  # noqa: E402 - the path comes first
+from e2e.places import sshd as server  # noqa: E402
 from e2e.places.sshd import Sshd  # noqa: E402 - runs without an install
 
 TARGETS = {"core_percent": 20.0, "pss_mb": 150.0, "latest_frame_s": 2.0}
@@ -51,17 +53,18 @@ from dflash_watch.clock import SystemClock
 from dflash_watch.commands.context import stop_on_signals
 from dflash_watch.commands.fleet import watch_all
 from dflash_watch.commands.fleetfile import read_fleet
-late, newest, verdicts, began = Counter(), {}, {}, float(sys.argv[2])
+late, newest, verdicts, cards, began = Counter(), {}, {}, {}, float(sys.argv[2])
 def tell(row):
     shot = row.snapshot
     if shot is None or shot.data_t is None: return
     verdicts[row.name] = shot.verdict.value
+    cards[row.name] = sum(one.power_watts is not None for one in shot.board.gpus)
     if newest.get(row.name) == shot.data_t or shot.received_t < began: return
     newest[row.name] = shot.data_t
     late[round(shot.received_t - shot.data_t, 2)] += 1
 members = read_fleet(Path(sys.argv[1]), dict(os.environ))
 watch_all(members, SystemClock(), stop_on_signals(), tell, until_end=False)
-print(json.dumps({"late": list(late.items()), "verdicts": verdicts}))
+print(json.dumps({"late": list(late.items()), "verdicts": verdicts, "cards": cards}))
 """
 
 
@@ -96,18 +99,33 @@ def fleet_file(folder: Path, runs: list[subprocess.Popen[bytes]], sshd: Sshd) ->
     return path
 
 
-def measure(count: int, threads: int, seconds: float, profile: str | None) -> dict[str, Any]:
+def drive(nvml: FakeNvml, runs: list[subprocess.Popen[bytes]]) -> None:
+    """Eight busy cards, the same for all; each run holds memory on each."""
+    for index in range(8):
+        nvml.gpu(index, util=97 - index, power_mw=600_000 + 7000 * index, sm=80 + index, tensor=70)
+        nvml.gpu(index, used=(70 + index) << 30, temp_c=60 + index, sm_mhz=1980, reasons=0, dram=20)
+        for run in runs:
+            nvml.process(index, run.pid, 8 << 30)
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     """One fleet over a steady stretch of time."""
     started: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "sshd").mkdir()
+        if given.gpus:  # sessions find the driver where theirs would be
+            nvml = FakeNvml.build(folder / "nvml")
+            find = f"SetEnv LD_LIBRARY_PATH={nvml.folder} PATH="
+            server._SERVER = server._SERVER.replace("SetEnv PATH=", find)
         sshd = Sshd(folder / "sshd", sys.executable)
         try:
-            for number in range(count):
+            for number in range(given.runs):
                 with (folder / f"run-{number}.log").open("wb") as log:
-                    argv = [sys.executable, "-c", RUN, str(threads)]
+                    argv = [sys.executable, "-c", RUN, str(given.threads)]
                     started.append(subprocess.Popen(argv, stdout=log))
+            if given.gpus:
+                drive(nvml, started)
             path = fleet_file(folder, started, sshd)
             environment = {
                 **os.environ, "PYTHONPATH": os.pathsep.join(FOLDERS),
@@ -116,7 +134,7 @@ def measure(count: int, threads: int, seconds: float, profile: str | None) -> di
             argv = [sys.executable, "-c", WATCHER, str(path), str(time.time() + WARM_S)]
             watcher = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE)
             started.append(watcher)
-            return follow(watcher, sshd, seconds, profile)
+            return follow(watcher, sshd, given.seconds, given.profile)
         finally:
             for process in started:
                 process.kill()
@@ -156,6 +174,7 @@ def follow(
         "threads": threads,
         "connections": len(connections),
         "verdicts": sorted(told["verdicts"].values()),
+        "gpus_seen": sum(told["cards"].values()),
         "load": os.getloadavg()[0],
     }
 
@@ -165,11 +184,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=20, help="of each run")
+    parser.add_argument("--gpus", action="store_true", help="eight fake cards each")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--profile", metavar="FILE", help="py-spy's stacks of the watcher")
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
-    result = measure(given.runs, given.threads, given.seconds, given.profile)
+    result = measure(given)
     for key, value in result.items():
         target = f"   target <= {TARGETS[key]}" if key in TARGETS else ""
         print(f"{key:<18} {value}{target}")
