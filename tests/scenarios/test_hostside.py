@@ -44,7 +44,7 @@ def settled(run: Timeline) -> tuple[str, str]:
 
 
 def test_a_frozen_container_is_named_within_seconds_and_the_run_is_as_before_afterwards():
-    run = Timeline.training()
+    run = Timeline.training(options=RunOptions(where="box · ct 200"))
     host = Host(run)
     host.says()
     host.says(frozen=True, lock="backup")
@@ -55,11 +55,24 @@ def test_a_frozen_container_is_named_within_seconds_and_the_run_is_as_before_aft
     assert run.last.views["link"].startswith("gap: container 200 is frozen")
     run.unseen(600, frozen=True)
     assert settled(run) == ("blind", "watch-lost")
+    assert run.last.next[0].startswith("on box: grep lock: /etc/pve/lxc/200.conf")
     host.says()
+    assert "is frozen" in run.last.summary  # until a frame has come
     run.go(20)
     assert settled(run) == ("running", "healthy")
     assert run.incidents() == []
     assert run.verdicts() == ["initialising", "running", "blind", "running"]
+
+
+def test_frames_that_stay_away_after_a_thaw_are_a_loss_of_their_own():
+    run = Timeline.training()
+    host = Host(run)
+    host.says(frozen=True)
+    run.unseen(5, frozen=True)
+    host.says(frozen=False)
+    run.unseen(15)
+    assert settled(run) == ("blind", "watch-lost")
+    assert "no frame for" in run.last.summary
 
 
 def test_a_frame_made_after_the_freeze_was_seen_proves_the_thaw():

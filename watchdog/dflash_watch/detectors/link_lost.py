@@ -12,11 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from dflash_watch.detectors.base import Answer, Detector, Example, View, symptom
 from dflash_watch.detectors.examples import T0, example, frames
 from dflash_watch.frame import LinkChange, Tick
 from dflash_watch.model import Severity, Source
 from dflash_watch.units import duration
+
+THAW = (
+    "{on_host}grep lock: /etc/pve/lxc/{ct}.conf: a backup or snapshot thaws the container itself",
+    "{on_host}lxc-unfreeze -n {ct}, once it is sure that nobody froze it on purpose",
+    "{on_host}docker unpause {docker}, once it is sure that nobody paused it on purpose",
+    "{on_host}podman unpause {podman}, once it is sure that nobody paused it on purpose",
+)
+"""What a frozen container calls for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +55,9 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
             yield symptom("link", Severity.WARNING, since_t, text, Source.LINK)
     elif _is_frozen(view, params):
         text = window.hostside.frozen_text()
-        yield symptom("link", Severity.WARNING, window.frozen_t() or since_t, text, Source.HOST)
+        frozen_t = window.frozen_t() or since_t
+        told = symptom("link", Severity.WARNING, frozen_t, text, Source.HOST)
+        yield msgspec.structs.replace(told, next=THAW)
     elif window.frame is not None:
         limit_s = max(params.silent_s, params.paces * (sight.pace_s or params.silent_s / 2))
         if sight.silent_s > limit_s:
@@ -56,8 +68,12 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
 
 
 def _is_frozen(view: View, params: Params) -> bool:
-    since_t = view.window.frozen_t()
-    return since_t is not None and view.now_t - since_t >= params.frozen_s
+    """By the host's word, and for a moment after the thaw until frames come."""
+    window, since_t = view.window, view.window.frozen_t()
+    if since_t is None or view.now_t - since_t < params.frozen_s:
+        return False
+    thawed_t = window.thawed_t()
+    return thawed_t is None or view.now_t - thawed_t < params.silent_s
 
 
 def firing() -> Example:

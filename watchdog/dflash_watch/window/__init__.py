@@ -178,6 +178,11 @@ class Window:
         boot_s = self.hostside.frozen_boot_s
         return None if boot_s is None else max(self._on_frames_clock(boot_s), self.data_t)
 
+    def thawed_t(self) -> float | None:
+        """Since when it may run again, by the host's word; frames have not come yet."""
+        boot_s = self.hostside.thawed_boot_s
+        return None if boot_s is None else self._on_frames_clock(boot_s)
+
     def _take_kernel(self, frame: Frame) -> None:
         """Search kernel lines and events once it can be known whose cards they are about."""
         self.kernel_log.take(frame)

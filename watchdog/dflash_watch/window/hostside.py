@@ -39,7 +39,10 @@ class HostSide:
         self.newest: HostFrame | None = None
         self.container: ContainerSample | None = None
         self.frozen_boot_s: float | None = None
-        """Since when nothing in the container runs, CLOCK_BOOTTIME."""
+        """Since when nothing in the container runs, CLOCK_BOOTTIME; until a frame comes of it."""
+        self.thawed_boot_s: float | None = None
+        """Since when it may run again though no frame has come."""
+        self._seen_frozen_s = 0.0
         self.kernel: deque[KernelLine] = deque(maxlen=KEPT_LINES)
         self.gap: Gap | None = None
         self.has_answered = False
@@ -57,10 +60,11 @@ class HostSide:
             self.has_answered = True
         self.container = record.container
         frozen = record.container is not None and bool(record.container.frozen)
-        if not frozen:
-            self.frozen_boot_s = None
-        elif self.frozen_boot_s is None:
-            self.frozen_boot_s = record.boot_s
+        if frozen:
+            self.frozen_boot_s = record.boot_s if self.frozen_boot_s is None else self.frozen_boot_s
+            self._seen_frozen_s, self.thawed_boot_s = record.boot_s, None
+        elif self.frozen_boot_s is not None and self.thawed_boot_s is None:
+            self.thawed_boot_s = record.boot_s
         if record.pids is not None:
             pairs = record.pids.items()
             self._inner = {int(pid): inner for pid, inner in pairs if _PID.fullmatch(pid)}
@@ -84,9 +88,9 @@ class HostSide:
         return f"{name} is frozen ({why}): nothing in it runs until it is thawed"
 
     def see_life(self, frame: Frame) -> None:
-        """A frame proves that the container ran when it was made."""
-        if self.newest is not None and frame.boot_s > self.newest.boot_s:
-            self.frozen_boot_s = None
+        """A frame proves that the container ran when it was made, after it was seen frozen."""
+        if frame.boot_s > self._seen_frozen_s:
+            self.frozen_boot_s = self.thawed_boot_s = None
 
     def merged(self, frame: Frame) -> Frame:
         """The frame with what only the host could see of GPUs and memory."""
