@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import resource
@@ -38,7 +39,14 @@ def _be_nice(pid: int) -> None:
 
 def _wake_nobody_up(pid: int) -> None:
     """Waking up, it takes no processor from who has it: it waits for the end of that turn."""
-    os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+    except OSError:
+        # musl refuses where the kernel would not.
+        number = {"x86_64": 144, "aarch64": 119}.get(os.uname().machine)
+        call = libc.function("syscall")
+        if number is not None and call is not None:
+            call(number, pid, os.SCHED_BATCH, ctypes.byref(ctypes.c_int(0)))
 
 
 def _be_idle_on_disk(pid: int) -> None:
