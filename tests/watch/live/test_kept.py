@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 from dflash_watch.clock import SystemClock
+from dflash_watch.commands.context import state_dir
 from dflash_watch.commands.kept import Kept, KeptKeeper, kept_path, read_kept
+from dflash_watch.commands.memory import Memory
+from dflash_watch.commands.request import Request
 from dflash_watch.commands.stored import forget_oldest, read_stored, write_stored
-from dflash_watch.model import Incident, IncidentStage, Severity, Verdict
+from dflash_watch.model import Incident, IncidentStage, RunOptions, Severity, Verdict
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.remembered import Remembered
 
@@ -163,3 +166,24 @@ def test_a_writer_that_is_killed_at_any_moment_leaves_a_whole_file(tmp_path, aft
     assert read_stored(path)["number"] >= 1
     write_stored(path, {"number": 0})
     assert read_stored(path) == {"number": 0}
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_folder_that_was_whole_when_its_watcher_was_killed_is_not_written_again(
+    tmp_path, monkeypatch, is_whole
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    request = Request(place=Place(), target=TargetChoice(pid=7), options=RunOptions())
+    folder = tmp_path / "incidents"
+    path = folder / "19700101T000005Z-gil-held"
+    path.mkdir(parents=True)
+    if is_whole:
+        (path / "verdict.json").write_text("{}")
+    keeper = KeptKeeper(
+        kept_path(state_dir(), request.place, request.target, folder), SystemClock()
+    )
+    keeper.note(remembered(), {}, {})
+    keeper.close(LONG_S)
+    memory = Memory(request, folder, SystemClock())
+    assert memory.kept.remembered == remembered()
+    assert memory.settled() == ({"gil-held/run@5": str(path)} if is_whole else {})

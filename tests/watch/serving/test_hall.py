@@ -14,7 +14,7 @@ from dflash_watch.serving import hall as hall_module
 from dflash_watch.serving import visit as visit_module
 from dflash_watch.serving.folder import Card, Served, claim, find_servers
 from dflash_watch.serving.hall import Greeting, Hall, refusal
-from dflash_watch.serving.visit import choose_server, reopen, visit
+from dflash_watch.serving.visit import choose_server, listing, reopen, visit
 
 LONG_S = 60.0
 
@@ -202,12 +202,10 @@ def test_the_only_server_needs_no_name_and_several_are_listed_with_what_to_type(
     one, other = served("one"), served("other")
     assert choose_server([one], None) is one
     assert choose_server([one, other], "other") is other
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError, match="2 watchers are served here; type one of these lines"):
         choose_server([one, other], None)
-    lines = str(told.value).splitlines()
-    assert lines[0] == "2 watchers are served here; type one of"
-    assert [line.split()[:3] for line in lines[1:]] == [
-        ["dflash-watch", "attach", "one"], ["dflash-watch", "attach", "other"]
+    assert listing([one, other]) == [
+        "dflash-watch attach one     host one", "dflash-watch attach other   host other"
     ]  # fmt: skip
     with pytest.raises(UsageError, match="no watcher 'x' is served here; there is: one, other"):
         choose_server([one, other], "x")

@@ -29,7 +29,7 @@ from dflash_watch.model import Snapshot
 from dflash_watch.render.jsonl import JsonLines
 from dflash_watch.render.plain import PlainLines
 from dflash_watch.serving.folder import Served, find_servers, viewer_folders
-from dflash_watch.serving.visit import choose_server, reopen, visit
+from dflash_watch.serving.visit import choose_server, listing, reopen, visit
 
 POLL_S = 0.2
 LONGEST_LINE = 64 << 20
@@ -43,7 +43,11 @@ def run(given: Namespace, context: Context) -> int:
         UsageError: several are served and none was named, or none has that name.
     """
     folders = viewer_folders(context.environment, state_dir())
-    server = choose_server(find_servers(folders), given.server)
+    servers = find_servers(folders)
+    if given.server is None and len(servers) > 1:
+        for line in listing(servers):
+            tell(line)
+    server = choose_server(servers, given.server)
     if wants_dashboard(given, context):
         return show(server, visit(server), context)
     stop = stop_on_signals()

@@ -39,8 +39,13 @@ def choose_server(servers: Sequence[Served], name: str | None) -> Served:
     if name is not None:
         names = ", ".join(one.card.name for one in servers)
         raise UsageError(f"no watcher '{name}' is served here", hint=f"there is: {names}")
-    lines = [f"\n  dflash-watch attach {one.card.name:<20} {one.card.what}" for one in servers]
-    raise UsageError(f"{len(servers)} watchers are served here; type one of{''.join(lines)}")
+    raise UsageError(f"{len(servers)} watchers are served here", hint="type one of these lines")
+
+
+def listing(servers: Sequence[Served]) -> list[str]:
+    """What to type for each, and what it watches."""
+    width = max((len(one.card.name) for one in servers), default=0)
+    return [f"dflash-watch attach {one.card.name:<{width}}   {one.card.what}" for one in servers]
 
 
 def visit(server: Served, answer_s: float = ANSWER_S) -> socket.socket:
