@@ -59,11 +59,6 @@ def test_of_three_runs_the_one_that_stops_is_told_kept_and_the_others_go_on(benc
 
 def test_once_is_a_table_the_worst_first_and_the_exit_code_of_the_worst(bench: Bench):
     start_runs(bench, "a", "b")
-    done = bench.watch("fleet", "--once", "fleet.toml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [line.split()[:2] for line in done.stdout.splitlines()[1:]] == [
-        ["RUNNING", "a"], ["RUNNING", "b"]
-    ]  # fmt: skip
     with (bench.folder / "fleet.toml").open("a") as file:
         file.write('[[run]]\nname = "c"\nhost = "no-such-host.invalid"\n')
     done = bench.watch("fleet", "--once", "fleet.toml")
