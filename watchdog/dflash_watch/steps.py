@@ -25,6 +25,7 @@ HERE = "this machine"
 TOLD_BY_THE_RUN = frozenset({"pid", "run_dir", "log", "gpu", "rank", "step", "subject"})
 _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 """One word to any shell, and nothing else."""
+_ACTIVE = re.compile(r"[`<]|(?<=\])[(\[:]")
 _BLANK = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
 _ITEM = re.compile(r"(\d+)\. ")
 
@@ -62,7 +63,8 @@ def _value(name: str, value: object) -> str:
     text = str(value)
     if name not in TOLD_BY_THE_RUN or _PLAIN.fullmatch(text):
         return text
-    return shlex.quote(printable(text.replace("\n", " ")).replace("`", "?"))
+    # Steps stand in Markdown as well: no code ends, no tag, link or image begins.
+    return shlex.quote(_ACTIVE.sub("?", printable(text.replace("\n", " "))))
 
 
 def fill_next(steps: Sequence[str], **known: object) -> tuple[str, ...]:

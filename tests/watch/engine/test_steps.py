@@ -89,3 +89,19 @@ def test_items_that_are_left_out_leave_no_hole_in_the_numbers() -> None:
 def test_what_to_do_about_a_lost_way_depends_on_the_way(place, told) -> None:
     steps = fill_next(BOOKS["watch-lost"].next, **place_values(place.label()))
     assert [step[: len(want)] for step, want in zip(steps, told, strict=True)] == told
+
+
+@pytest.mark.parametrize(
+    ("path", "typed"),
+    [
+        ("/runs/a", "/runs/a"),
+        ("/my runs/a", "'/my runs/a'"),
+        ("/r/$(touch x)", "'/r/$(touch x)'"),
+        ("/r/it's", "'/r/it'\"'\"'s'"),
+        ("/r/`id`", "'/r/?id?'"),
+        ("/r/![i](http://x/i.png)<img>", "'/r/![i]?http://x/i.png)?img>'"),
+        ("/r/\x1b[31mred\nnext", "'/r/red next'"),
+    ],
+)
+def test_what_the_run_named_is_one_word_to_a_shell_and_inert_on_a_page(path, typed):
+    assert fill_next(["ls -lt {run_dir}"], run_dir=path) == (f"ls -lt {typed}",)
