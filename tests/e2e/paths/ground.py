@@ -194,7 +194,7 @@ def settle(tape: Tape) -> None:
 def _reasons(watch: Watch, tape: Tape, marks: tuple[int, int]) -> list[str]:
     """Why the view is lost: what the losses said, else the verdict."""
     lines = [line["summary"] for line in watch.lines[marks[1] :] if line["verdict"] == "blind"]
-    return [*(line.partition("known: ")[2] for line in lines), *tape.losses(marks[0])]
+    return [*(line.partition("not known: ")[2] or line for line in lines), *tape.losses(marks[0])]
 
 
 def _told(fault: Fault, watch: Watch, tape: Tape, marks: tuple[int, int]) -> str:

@@ -19,13 +19,20 @@ _TICK_S = 0.02
 
 
 class Relay:
-    """Between clients and one port; `up` is from the client to it."""
+    """Between clients and one port; `up` is from the client to it.
 
-    def __init__(self, target: int) -> None:
+    Args:
+        target: the port.
+        buffer_bytes: what it takes from a client before it passes it on; None: the system's.
+    """
+
+    def __init__(self, target: int, buffer_bytes: int | None = None) -> None:
         self._target = target
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
+        if buffer_bytes is not None:
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
         self.port = int(self._listener.getsockname()[1])
         self.heal()
         threading.Thread(target=self._accept, name="relay", daemon=True).start()

@@ -25,7 +25,8 @@ class Script:
         self.coming: deque[bytes] = deque()
         self.taken = bytearray()
         self.room = 1 << 20
-        self.said, self.code = "", 1
+        self.said = ""
+        self.code: int | None = 1
 
     def send(self, data: bytes) -> int:
         self.taken += data[: self.room]
@@ -176,15 +177,24 @@ def test_a_large_tool_may_take_its_time_as_long_as_it_moves() -> None:
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(137, "killed by signal 9: last words"), (1, "ended with status 1: last words")],
+    [
+        (137, "killed by signal 9: last words"),
+        (1, "ended with status 1: last words"),
+        (0, "ended with status 0: last words"),
+        (None, "connection cut: last words"),
+    ],
 )
-def test_the_end_of_an_agent_says_how(code: int, words: str) -> None:
+def test_the_end_of_an_agent_says_how_and_is_never_the_end_of_the_run(
+    code: int | None, words: str
+) -> None:
+    """Finding 4: -1, None and kubectl's 0 all mean that the way is lost."""
     stream = Script()
     link, _ = _started(stream)
     stream.said, stream.code = "first\nlast words\n", code
     stream.coming.append(b"")
-    with pytest.raises(TransportError, match=words):
+    with pytest.raises(TransportError, match=words) as caught:
         link.step(0.0, 1.0)
+    assert caught.value.reason is Reason.LOST
 
 
 def test_the_pause_between_attempts_grows_and_stays_under_ten_seconds() -> None:

@@ -80,6 +80,59 @@ def test_what_does_not_run_is_not_entered(
     assert way.read_end(place, reply.err, "", reply.status).reason is reason
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "status", "reason"),
+    [
+        ("docker", "Error: No such object: t", 1, Reason.CONTAINER_MISSING),
+        ("docker", "Error response from daemon: No such container: t", 1, Reason.CONTAINER_MISSING),
+        (
+            "docker",
+            "Cannot connect to the Docker daemon at unix:///d.sock. Is the docker daemon running?",
+            1,
+            Reason.ENTRY_FAILED,
+        ),
+        (
+            "docker",
+            "permission denied while trying to connect to the Docker daemon socket",
+            1,
+            Reason.ENTRY_FAILED,
+        ),
+        ("podman", 'Error: no such container "t"', 125, Reason.CONTAINER_MISSING),
+        ("podman", "Error: no such object: t", 125, Reason.CONTAINER_MISSING),
+        (
+            "kubectl",
+            'Error from server (NotFound): pods "t" not found',
+            1,
+            Reason.CONTAINER_MISSING,
+        ),
+        (
+            "kubectl",
+            'Error from server (Forbidden): pods "t" is forbidden: User "u" cannot get resource',
+            1,
+            Reason.ENTRY_FAILED,
+        ),
+        (
+            "kubectl",
+            "Unable to connect to the server: dial tcp 10.0.0.1:6443: connection refused",
+            1,
+            Reason.ENTRY_FAILED,
+        ),
+    ],
+)
+def test_a_tool_that_refuses_in_its_own_words_is_understood(
+    tmp_path: Path, name: str, words: str, status: int, reason: Reason
+) -> None:
+    """The words of the real tools, from a stand-in: each says the same of a look and an entry."""
+    fake = tmp_path / name
+    fake.write_text(f"#!/bin/sh\necho '{words}' >&2\nexit {status}\n")
+    fake.chmod(0o755)
+    argv = entries.entry_argv(entries.entry_of(name, "t"), "t", ["true"])
+    reply = run(LocalHost(), ["env", f"PATH={tmp_path}:/usr/bin:/bin", *argv], 30)
+    error = way.read_end(Place(entry=name, entry_arg="t"), reply.err, reply.out, reply.status)
+    assert error.reason is reason, error
+    assert "\n" not in str(error)
+
+
 def test_a_host_without_the_tool_is_not_entered_and_says_so() -> None:
     entry = entries.ENTRIES["incus"]
     reply = run(LocalHost(), entries.entry_argv(entry, "t", ["true"]), 10)

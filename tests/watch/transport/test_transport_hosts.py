@@ -16,6 +16,7 @@ from dflash_watch.transport import way
 from dflash_watch.transport.base import Host, Reason, Reply, TransportError, run
 from dflash_watch.transport.local import LocalHost
 from dflash_watch.transport.ssh import SshHost
+from e2e.paths.relay import UP, Relay
 from e2e.places.sshd import Sshd
 
 FIVE_MB = 5_000_000
@@ -183,6 +184,30 @@ def test_one_session_too_many_is_refused_by_name_and_the_others_go_on(sshd: Sshd
     held[0].send(b"still here")
     assert held[0].receive(10) == b"still here"
     found.close()
+
+
+@pytest.mark.ssh
+@pytest.mark.parametrize("jump", ["", "  ProxyJump relayed-hop\n"])
+def test_a_network_that_takes_nothing_does_not_hold_the_sender(
+    sshd: Sshd, tmp_path: Path, jump: str
+) -> None:
+    """Every wait has a limit: paramiko itself writes to a full socket for ever."""
+    relay = Relay(sshd.port, buffer_bytes=16384)
+    try:
+        hosts = f"Host relayed{'-hop' if jump else ''}\n  HostName 127.0.0.1\n  Port {relay.port}\n"
+        more = f"Host relayed\n  HostName 127.0.0.1\n{jump}" if jump else ""
+        (tmp_path / "config").write_text(f"{hosts}{more}{Path(sshd.ssh_config).read_text()}")
+        found = way.open_host(_place(sshd, "relayed", ssh_config=str(tmp_path / "config")))
+        stream = found.open(["sh", "-c", "cat >/dev/null"], 30)
+        relay.held = frozenset({UP})
+        rest = b"x" * FIVE_MB
+        while (sent := stream.send(rest)) > 0:
+            rest = rest[sent:]
+        assert rest
+        stream.close()
+        found.close()
+    finally:
+        relay.close()
 
 
 @pytest.mark.ssh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from dflash_watch.transport.ssh_options import SshOptions
 
 _MOMENT_S = 0.2
 _CHUNK = 32768
+_PIECE = 8192
+"""Sent at once: a socket that takes anything takes so much."""
 
 
 class SshHost:
@@ -110,7 +113,9 @@ class SshStream:
     def send(self, data: bytes) -> int:
         """Bytes taken now."""
         try:
-            return int(self._channel.send(data[:_CHUNK]))
+            if not _takes(self._channel.get_transport().sock):
+                return 0
+            return int(self._channel.send(data[:_PIECE]))
         except TimeoutError:
             return 0
         except (OSError, EOFError, paramiko.SSHException) as error:
@@ -150,6 +155,18 @@ class SshStream:
         closer.start()
         closer.join(0.3)
         self._out.stop()
+
+
+def _takes(link: object) -> bool:
+    """Whether what lies below takes bytes: paramiko writes to a full socket without a limit."""
+    if isinstance(link, paramiko.Channel):  # a jump
+        return link.out_window_size >= _PIECE and _takes(link.get_transport().sock)
+    descriptor = link.fileno() if isinstance(link, socket.socket) else -1
+    if descriptor < 0:  # closed: the sender is told why
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(_MOMENT_S * 1000))
 
 
 def probe_port(options: SshOptions, timeout_s: float, how: str) -> TransportError:

@@ -148,7 +148,7 @@ def _negotiate(
         raise TransportError(
             Reason.NO_COMMON_ALGORITHM,
             f"{options.alias}: no common algorithm: {error}",
-            hint="old sshd? reach it with --exec 'ssh ...'",
+            hint="an old sshd? ssh_config can allow its algorithms to OpenSSH's client",
         ) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         link.close()
