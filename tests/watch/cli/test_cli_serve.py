@@ -146,7 +146,7 @@ def test_with_no_folder_for_its_socket_it_says_which_it_tried(serving):
     assert shown.returncode == 3
     (line,) = shown.stderr.splitlines()
     assert line.count(blocked) == 2
-    assert "Not a directory" in line
+    assert "no folder for the socket" in line
 
 
 def test_a_viewer_asks_for_stacks_and_cannot_end_the_server(serving):
