@@ -100,6 +100,8 @@ def test_stacks_come_from_our_own_py_spy_in_a_container_that_has_none(
 def test_the_agent_is_gone_from_the_container_after_close_and_after_a_cut(
     proxmox: Proxmox,
 ) -> None:
+    """Finding 9: closing a channel ends nothing over there; the end of input does."""
+
     def inside() -> int:
         words = [process.cmdline for process in proxmox.container.processes()]
         return sum("dflash-agent" in word for line in words for word in line)

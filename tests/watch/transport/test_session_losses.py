@@ -49,6 +49,7 @@ def test_a_server_that_refuses_after_the_cut_is_named_and_the_session_comes_back
 
 
 def test_a_frozen_server_is_noticed_though_its_connection_looks_alive(sshd: Sshd) -> None:
+    """Finding 5: paramiko's keepalives never notice a dead peer."""
     with watching(Place(host="box", ssh_config=sshd.ssh_config)) as watcher:
         watcher.frames(2)
         sshd.freeze()
@@ -75,6 +76,7 @@ def test_closing_does_not_wait_for_a_frozen_server(sshd: Sshd) -> None:
 def test_a_frozen_container_is_named_not_entered_and_left_alone_until_it_thaws(
     proxmox: Proxmox,
 ) -> None:
+    """Finding 7: an entry into a frozen container hangs, and its child keeps the pipes."""
     with watching(proxmox.place()) as watcher:
         watcher.frames(2)
         proxmox.container.freeze()

@@ -88,6 +88,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
 
 @pytest.mark.ssh
 def test_a_command_killed_by_a_signal_is_not_taken_for_an_answer(sshd: Sshd) -> None:
+    """Finding 4: paramiko says -1 for a signal and for a lost connection."""
     found = way.open_host(_place(sshd))
     assert _run(found, "sh", "-c", "kill -9 $$").status is None
     found.close()

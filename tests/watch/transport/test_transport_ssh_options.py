@@ -52,6 +52,7 @@ def _both(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[SshOptions]:
 def test_a_host_block_is_resolved_the_same_with_and_without_openssh(
     config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Finding 6: paramiko ignores Include."""
     for options in _both(Place(host="gpu-box", ssh_config=config), monkeypatch):
         assert (options.hostname, options.port, options.user) == ("10.1.2.6", 2222, "trainer")
         keys = (str(Path("~/.ssh/10.1.2.6-key").expanduser()), str(tmp_path / "second"))
@@ -65,6 +66,7 @@ def test_a_host_block_is_resolved_the_same_with_and_without_openssh(
 def test_jumps_and_proxy_commands_are_read_the_same(
     config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Finding 6: paramiko does nothing with ProxyJump."""
     for options in _both(Place(host="far", ssh_config=config), monkeypatch):
         assert options.proxy_jump == ("me@gate:2200", "inner")
         assert (options.hostname, options.user) == ("10.9.9.9", "root")
@@ -96,6 +98,7 @@ def test_what_a_person_typed_wins_over_the_file(
 def test_a_match_block_that_the_fallback_would_misread_applies_to_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Finding 6: an unknown Match criterion is true for paramiko."""
     file = tmp_path / "config"
     file.write_text("Match sessiontype exec\n  Port 9\nHost a\n  User u\n")
     monkeypatch.setenv("PATH", "/nonexistent")
