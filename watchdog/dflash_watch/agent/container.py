@@ -109,9 +109,12 @@ class Container:
 
         Also of a stranger that has, by now, the number of one who left.
         """
-        if pid not in self._living and os.path.exists(f"{self._root}/{pid}"):
-            return None
-        return self._inner.get(pid)
+        known = self._inner.get(pid)
+        if known is not None and pid not in self._living:
+            numbers = inner_pids(self._root, pid)  # one that is just ending is listed nowhere else
+            if numbers and numbers[-1] != known:
+                return None
+        return known
 
     @property
     def living(self) -> List[int]:

@@ -44,8 +44,10 @@ def detect(view: View, params: Params) -> Iterator[Answer]:
 
 def _ended(view: View) -> list[ProcessTrack]:
     """Processes of the run that are gone, or zombies; the newest last."""
-    tracks = view.window.tracks
-    return [*tracks.gone_processes, *tracks.in_state("ZX")]
+    window, tracks = view.window, view.window.tracks
+    # The agent is killed first: the one that follows it finds the run gone, and no list of it.
+    main = window.main() if window.is_gone() else None
+    return [*tracks.gone_processes, *tracks.in_state("ZX"), *([main] if main is not None else [])]
 
 
 def _by_kernel(view: View) -> tuple[ProcessTrack, float, str] | None:
@@ -68,7 +70,9 @@ def _by_counter(view: View, params: Params) -> tuple[ProcessTrack, float, str] |
     if rise is None:
         return None
     for who in reversed(_ended(view)):
-        ended_t = who.track.gone_t or who.track.state_since_t
+        is_main = who.sample.pid == view.window.main_pid()
+        gone_t = view.window.gone_t() if is_main else None
+        ended_t = who.track.gone_t or gone_t or who.track.state_since_t
         code = who.sample.exit_code
         if abs(ended_t - rise) > params.apart_s or (code is not None and code & 0x7F != 9):
             continue
