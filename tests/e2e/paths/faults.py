@@ -260,6 +260,8 @@ FAULTS: tuple[Fault, ...] = (
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 _OWN_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'
+_FULL_HERE = """for d in state incidents; do mkdir -p $d; mount -t tmpfs -o size=8k none $d
+cat /dev/zero > $d/full 2>/dev/null; done; exec "$@\""""
 
 
 def _unname(ground: Ground) -> None:
@@ -299,6 +301,9 @@ APART: tuple[Fault, ...] = (
           prefix=lambda g: ("unshare", "-m", "sh", "-c", _OWN_HOSTS, str(g.hosts))),
     Fault("jump host gone", "the way to the jump host cut and closed",
           partial(_relay, cut=True, is_rude=True), _heal, "gone|closes|cut", host="jumped"),
+    Fault("disk full here", "no room for what the watcher keeps, connection cut",
+          lambda g: g.sshd.cut(), says=CUT,
+          prefix=lambda g: ("unshare", "-m", "sh", "-c", _FULL_HERE, "sh")),
     Fault("clock stepped here", "watcher's wall clock an hour ahead, then back",
           partial(_step_clock, "+3600"), partial(_step_clock, "+0"), hold_s=8.0,
           prefix=lambda g: ("env", *(f"{k}={v}" for k, v in _clock(g).items()))),

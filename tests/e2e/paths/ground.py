@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from dflash_watch.capture import open_capture
 from dflash_watch.engine import Engine
+from dflash_watch.frame import Frame
 from dflash_watch.playbooks import load_playbooks
+from dflash_watch.readers.facts import StepSeen
 from dflash_watch.transport.backoff import STEADY_S
 from e2e.paths.relay import Relay
 from e2e.places.inside import Inside
@@ -226,7 +228,7 @@ def _back(watch: Watch, tape: Tape, line_mark: int, cured_t: float) -> float:
 
 
 def check_counted_once(ground: Ground, tape: Tape) -> int:
-    """No frame (boot, agent, number) and no line of the log twice; how many frames there were."""
+    """No frame (boot, agent, number) and no step of the log twice, no step missing; frames seen."""
     who, seen = ("", 0), []
     len(tape)
     for _, record in tape.records:
@@ -235,12 +237,23 @@ def check_counted_once(ground: Ground, tape: Tape) -> int:
         elif record["type"] == "frame":
             seen.append((*who, record["seq"]))
     assert len(seen) == len(set(seen))
+    steps = _steps_told(tape.path)
+    assert steps
+    for path, numbers in steps.items():
+        assert numbers == list(range(numbers[0], numbers[-1] + 1)), path
     return len(seen)
-    header, records = open_capture(tape.path)
+
+
+def _steps_told(capture: Path) -> dict[str, list[int]]:
+    """Path of each log -> the steps that its lines told to the engine, in order."""
+    header, records = open_capture(capture)
     engine = Engine(header.options, load_playbooks())
+    steps: dict[str, list[int]] = {}
     for record in records:
         engine.advance(record)
-    written = len(ground.run.text().splitlines())
-    counted = [track.num_lines for track in engine.window.logs.tracks.values()]
-    assert 0 < max(counted) <= written
-    return len(seen)
+        if not isinstance(record, Frame):
+            continue
+        for fact in engine.window.logs.fresh:
+            if isinstance(fact, StepSeen):
+                steps.setdefault(fact.path, []).append(fact.step)
+    return steps
