@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import pythons
 from dflash_watch.agent import faultdump, proc
+from dflash_watch.agent.aftermath import tracer_of
 from dflash_watch.agent.means import Declared, Means, declared_in
 from dflash_watch.agent.stacks import take_stacks
 from watch.agent.driving import AgentProcess, state_of, typed, wait_for
@@ -326,6 +327,22 @@ def test_a_stopped_process_is_not_stopped_again_for_native_frames(waits):
     sample = take(waits.pid, native=True)
     assert "stopped already" in outcomes(sample)["py-spy --native"]
     assert state_of(waits.pid) == "T"
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_process_that_another_tool_traces_is_read_and_never_stopped_nor_signalled(waits):
+    tracer = subprocess.Popen(
+        ["strace", "-p", str(waits.pid), "-o", "/dev/null"], stderr=subprocess.DEVNULL
+    )
+    wait_for(lambda: tracer_of("/proc", waits.pid) == tracer.pid)
+    sample = take(waits.pid, native=True, directories=[HERE])
+    assert (sample["tool"], sample["mode"]) == ("py-spy", "non-blocking")
+    assert f"{tracer.pid} traces it" in outcomes(sample)["py-spy --native"]
+    alone = take(waits.pid, directories=[], declared=Declared(signal.SIGINT, None))
+    assert f"{tracer.pid} traces it" in outcomes(alone)["faulthandler"]
+    tracer.kill()
+    tracer.wait()
+    assert waits.poll() is None
 
 
 def test_a_zombie_is_said_to_have_ended(program):
