@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
+from dflash_watch.agent.nvmlerrors import explain
 from dflash_watch.agent.nvmlgpu import thinned
 from fake_nvml import FakeNvml
 from watch.agent.driving import AgentProcess, wait_for
@@ -177,6 +179,20 @@ def test_each_refusal_at_the_door_has_words_for_people(fake_nvml, sampler, code,
     assert words in run.read()["problem"]
     fake_nvml.init_error(0)
     assert len(run.read()["gpus"]) == 8
+
+
+def test_a_version_mismatch_names_both_versions(fake_nvml, sampler, tmp_path):
+    """Which side to bring up to the other: the module's word, and the library file's own name."""
+    fake_nvml.init_error(18)
+    real = fake_nvml.library.rename(fake_nvml.library.with_name("libnvidia-ml.so.550.54.14"))
+    fake_nvml.library.symlink_to(real.name)
+    module = tmp_path / "driver" / "nvidia"
+    module.mkdir(parents=True)
+    (module / "version").write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n"
+    )
+    assert "library 550.54.14)" in sampler().read()["problem"]
+    assert "mismatch (kernel module 580.159.04" in explain(pynvml.NVMLError(18), str(tmp_path))
 
 
 def test_without_a_library_it_says_that_there_is_none(sampler, tmp_path):

@@ -43,13 +43,27 @@ def explain(error: pynvml.NVMLError, root: str) -> str:
         " taken away (systemd daemon-reload rewrites device rules of containers); jobs may go on",
     }
     if code == MISMATCH:
-        loaded = loaded_version(root)
-        module = f" (kernel module {loaded})" if loaded else ""
         return (
-            f"driver/library version mismatch{module}: the libraries were updated under the"
-            " loaded module; running jobs go on, new CUDA programs fail until it is reloaded"
+            f"driver/library version mismatch{_both_versions(root)}: the libraries were updated"
+            " under the loaded module; running jobs go on, new CUDA programs fail until it is"
+            " reloaded"
         )
     return texts.get(code, f"the NVIDIA driver says: {error} ({code})")
+
+
+def _both_versions(root: str) -> str:
+    """Those that are known, in brackets with a blank before; empty when none is."""
+    module, library = loaded_version(root), library_version()
+    known = [f"kernel module {module}"] if module else []
+    known += [f"library {library}"] if library else []
+    return f" ({', '.join(known)})" if known else ""
+
+
+def library_version(maps: str = "/proc/self/maps") -> Optional[str]:
+    """Version in the name of the NVML library's file, which this process has loaded."""
+    text = proc.read_text(maps, 1 << 20) or ""
+    found = re.search(r"/libnvidia-ml\.so\.(\d{3}\.\d+(?:\.\d+)?)", text)
+    return found.group(1) if found else None
 
 
 def loaded_version(root: str) -> Optional[str]:
