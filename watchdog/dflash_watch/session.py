@@ -235,7 +235,7 @@ class Session:
     def _take(self, data: bytes, program: Program) -> None:
         record = read_word(data, self._place.label())
         match record:
-            case Hello():
+            case Hello() if self._hello is None:  # once a connection: each begins a host side
                 self._greet(record, program)
             case Frame():
                 if self._hello is not None and record.seq > self._last_seq:

@@ -51,6 +51,18 @@ def test_a_newer_agent_that_still_speaks_ours_is_understood_and_its_news_are_pas
         assert watcher.session.passed_over["weather"] >= 3
 
 
+def test_an_agent_that_greets_again_and_again_is_heard_once() -> None:
+    """Each greeting would be noted, and would start one more agent on a container's host."""
+    again = b'say({**HELLO, "agent_pid": 1}); '
+    program = _speaking(PLAIN.decode(), again)
+    code = program.code.replace(b'say({"type": "hello"', b'HELLO = ({"type": "hello"')
+    code = code.replace(b"seq, due, every", b"say(HELLO)\nseq, due, every", 1)
+    with watching(Place(), lambda: msgspec.structs.replace(program, code=code)) as watcher:
+        watcher.frames(3)
+        assert sum(isinstance(one, Hello) for one in watcher.seen) == 1
+        assert watcher.noted.count(("agent", "started")) == 1
+
+
 def test_an_agent_without_a_common_protocol_is_refused_in_one_line_that_says_what_to_do() -> None:
     keys = f'"protocol": {PROTOCOL + 2}, "protocol_min": {PROTOCOL + 1}, "agent_version": "9",'
     with watching(Place(), lambda: _speaking(keys)) as watcher:

@@ -155,11 +155,11 @@ class HostSide:
 
     def _take(self, data: bytes) -> None:
         word = read_word(data, self._where)
-        if isinstance(word, Hello):
+        if isinstance(word, Hello) and self._hello is None:
             agree(word, self._program.sha256, self._where)
             self._hello = word
             self._note("started", word)
-        elif isinstance(word, HostFrame):
+        elif isinstance(word, HostFrame) and self._hello is not None:
             self._frozen = word.container is not None and bool(word.container.frozen)
             if not self._closing.is_set():
                 self._put(word)
