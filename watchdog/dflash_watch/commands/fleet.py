@@ -28,7 +28,7 @@ from dflash_watch.commands.values import parse_number
 from dflash_watch.commands.watch import END_CODES
 from dflash_watch.engine import Engine
 from dflash_watch.errors import EXIT_CRITICAL, EXIT_OK, EXIT_UNKNOWN
-from dflash_watch.fleet import Fleet, Until, Watched
+from dflash_watch.fleet import Fleet, Watched
 from dflash_watch.journal import JournalFile, note_nothing
 from dflash_watch.live import Live, is_over
 from dflash_watch.playbooks import load_playbooks
@@ -120,7 +120,9 @@ def look_once(
 ) -> list[Row]:
     """What `check` would say of each: two looks, no stacks, nothing kept."""
     playbooks = load_playbooks()
+    # Both grow from the threads of the runs: asked by key only, never walked through.
     looks: dict[str, tuple[Live, Engine, Patience]] = {}
+    patience_of: dict[Live, Patience] = {}
     ask = taking_turns(ask_on_terminal)
 
     def opener(member: Member) -> Callable[[], contextlib.AbstractContextManager[Live]]:
@@ -130,20 +132,17 @@ def look_once(
             session = Session(request.place, request.target, request.every_s, clock, ask=ask)
             engine = Engine(request.options, playbooks, takes_stacks=False)
             live = Live(session, engine, clock, actions=Actions(None, note_nothing, clock))
-            looks[member.name] = live, engine, patience
+            patience = Patience(clock, window_s, window_s + 30.0)  # from now: starts are apart
+            looks[member.name], patience_of[live] = (live, engine, patience), patience
             try:
                 yield live
             finally:
                 session.close()
 
-        patience = Patience(clock, window_s, window_s + 30.0)
         return open_one
 
-    def until() -> Until:
-        return lambda live: next(p for one, _, p in looks.values() if one is live)(live)
-
     runs = [Watched(one.name, one.request.place.label(), opener(one)) for one in members]
-    fleet = Fleet(runs, clock, lambda _row: None, until)
+    fleet = Fleet(runs, clock, lambda _row: None, lambda: lambda live: patience_of[live](live))
     fleet.run(stop)
     return [tempered(row, looks.get(row.name)) for row in fleet.rows()]
 
