@@ -18,7 +18,7 @@ from dflash_watch.hook import Hook, HookResult, HookRun, hook_environment
 from dflash_watch.incidents import DAMPING_S
 from dflash_watch.journal import Note
 from dflash_watch.model import ASKED, Incident, IncidentStage, Snapshot, StackRequest, Verdict
-from dflash_watch.rates import Bucket
+from dflash_watch.rates import HOUR_S, Bucket, Hourly
 
 logger = logging.getLogger(__name__)
 ANSWER_LIMIT_S = 30.0
@@ -62,7 +62,7 @@ class Told:
                 continue
             self._before.append(str(one.get("incident", "")))
             t = one.get("t")
-            if isinstance(t, int | float) and 0 <= now_t - t < 3600:
+            if isinstance(t, int | float) and 0 <= now_t - t < HOUR_S:
                 self.ages_s.append(now_t - t)
 
     def add(self, key: str) -> None:
@@ -117,7 +117,7 @@ class Actions:
         self._samples: dict[int, Bucket] = {}
         self._told, self._said = told or Told(), set[str]()
         now_s = clock.monotonic_s()
-        self._hooks_s = deque((now_s - age_s for age_s in self._told.ages_s), maxlen=HOOKS_AN_HOUR)
+        self._hooks = Hourly(HOOKS_AN_HOUR, (now_s - age_s for age_s in self._told.ages_s))
         self._running: HookRun | None = None
 
     # -- stacks ----------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Actions:
             self._note("hook", "dry-run", **details)
             logger.warning("dry run: would run %s", program)
             return
-        if not self._may_run():
+        if not self._hooks.take(self._clock.monotonic_s()):
             outcome = f"not run: {HOOKS_AN_HOUR} in an hour"
             self._note("hook", outcome, **details)
             logger.warning("on-stall command %s", outcome)
@@ -225,14 +225,6 @@ class Actions:
         if incident.verdict not in HOOK_VERDICTS or incident.stage is IncidentStage.RESOLVED:
             return False
         return incident.key not in self._told
-
-    def _may_run(self) -> bool:
-        now_s = self._clock.monotonic_s()
-        recent = [one for one in self._hooks_s if now_s - one < 3600]
-        if len(recent) >= HOOKS_AN_HOUR:
-            return False
-        self._hooks_s.append(now_s)
-        return True
 
     def _ended(self, ended: HookResult, details: Mapping[str, object]) -> None:
         said = f": {ended.output.splitlines()[-1][:200]}" if ended.output else ""

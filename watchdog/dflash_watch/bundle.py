@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +33,7 @@ from dflash_watch.journal import Note, note_nothing
 from dflash_watch.model import Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
 from dflash_watch.private import make_folder, open_private
+from dflash_watch.rates import Hourly
 from dflash_watch.readers.lines import escaped, printable_lines
 from dflash_watch.render.jsonl import snapshot_object
 from dflash_watch.render.report import render_report
@@ -82,7 +82,7 @@ class IncidentWriter:
     ) -> None:
         self._folder, self._options, self._playbooks = folder, options, playbooks
         self._budget_bytes, self._per_hour, self._note = budget_bytes, per_hour, note
-        self._written_t: deque[float] = deque(maxlen=per_hour)
+        self._written = Hourly(per_hour)
 
     def write(self, snapshot: Snapshot, records: Sequence[Record]) -> Path | None:
         """The folder of the snapshot's incident, whole; None when the rate limit left it out.
@@ -97,7 +97,7 @@ class IncidentWriter:
         incident = snapshot.incident
         if incident is None:
             return None
-        if not self._may_write(snapshot.t):
+        if not self._written.take(snapshot.t):
             outcome = f"left out: {self._per_hour} in an hour"
             logger.warning("incident %s %s", incident.key, outcome)
             self._note("incident", outcome, incident=incident.key)
@@ -149,13 +149,6 @@ class IncidentWriter:
             shutil.rmtree(made, ignore_errors=True)
             raise
         return path
-
-    def _may_write(self, t: float) -> bool:
-        recent = [one for one in self._written_t if abs(t - one) < 3600]
-        if len(recent) >= self._per_hour:
-            return False
-        self._written_t.append(t)
-        return True
 
     def _free_path(self, incident: Incident) -> Path:
         name = folder_name(incident)

@@ -1,10 +1,38 @@
-"""How often something may be done: so many at once, then one more now and then. Time is given."""
+"""How often something may be done. Time is given."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
+
+HOUR_S = 3600.0
+
+
+class Hourly:
+    """At most `most` in any hour.
+
+    Args:
+        most: in an hour.
+        before: moments of those that were earlier, by the same clock, oldest first.
+    """
+
+    def __init__(self, most: int, before: Iterable[float] = ()) -> None:
+        self._most = most
+        self._done: deque[float] = deque(before, maxlen=most)
+
+    def take(self, now_s: float) -> bool:
+        """Whether one more may be done; it counts then."""
+        if sum(abs(now_s - one) < HOUR_S for one in self._done) >= self._most:
+            return False
+        self._done.append(now_s)
+        return True
+
 
 class Bucket:
-    """Holds `size` permits when full; one comes back every `every_s` seconds."""
+    """So many at once, then one more now and then.
+
+    Holds `size` permits when full; one comes back every `every_s` seconds.
+    """
 
     def __init__(self, size: int, every_s: float) -> None:
         self._size, self._every_s = size, every_s

@@ -104,6 +104,14 @@ def test_pystack_as_a_module_is_found_without_its_script(waits, tmp_path):
     assert take(waits.pid, directories=[str(folder)])["tool"] == "pystack"
 
 
+@pytest.mark.parametrize("tool", ["py-spy", "pystack"])
+def test_a_sampler_that_does_not_start_says_nothing_of_the_process(waits, tmp_path, tool):
+    (tmp_path / tool).write_text("#!/no/such/interpreter\n")
+    (tmp_path / tool).chmod(0o755)
+    outcome = outcomes(take(waits.pid, directories=[str(tmp_path)]))[tool]
+    assert outcome.startswith("cannot be started: ")
+
+
 def test_a_declared_faulthandler_is_asked_where_no_sampler_is(armed):
     run, declared = armed
     sample = take(run.pid, directories=[], declared=declared)

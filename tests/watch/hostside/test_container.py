@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dflash_watch.agent.container import Container, find_init, find_inside, inner_pids
+from dflash_watch.agent.container import Container, find_init, find_inside
+from dflash_watch.agent.proc import inner_numbers
 
 STAT = "{pid} (python) S 1 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 {ticks} 0 0" + " 0" * 28
 
@@ -56,7 +57,7 @@ def host(tmp_path: Path) -> Host:
 
 def test_a_process_inside_is_known_by_its_number_there_and_its_start(host: Host):
     root = str(host.root)
-    assert inner_pids(root, 17) == [17]
+    assert inner_numbers(f"{root}/17/status") == [17]
     assert find_inside(root, 17, 99) == 501  # not the host's own 17, of the same tick
     assert find_inside(root, 17, 98) is None
     assert find_init(root, 501) == 500

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from dflash_watch.agent import proc
 from dflash_watch.agent.probes.host import parse_cgroup
+from dflash_watch.agent.proc import read_keyed, read_number
 
 UNIFIED = ""
 NO_LIMIT_BYTES = 1 << 60
@@ -117,7 +118,7 @@ class ContainerGroups:
                 return True
             if not self._unified and state:
                 return False
-        events = [_keyed(directory, "cgroup.events", "frozen") for directory in self._unified]
+        events = [read_keyed(directory, "cgroup.events", "frozen") for directory in self._unified]
         known = [value for value in events if value is not None]
         if known:
             return any(known)
@@ -129,11 +130,11 @@ class ContainerGroups:
         values.update(self._memory())
         values["throttled_s"] = self._throttled_s()
         pids = self._level(UNIFIED) or self._level("pids")
-        if not (pids and _number(pids[0], "pids.current") is not None):
+        if not (pids and read_number(pids[0], "pids.current") is not None):
             pids = self._level("pids")
         if pids:
-            values["tasks"] = _number(pids[0], "pids.current")
-            values["tasks_limit"] = _number(pids[0], "pids.max")
+            values["tasks"] = read_number(pids[0], "pids.current")
+            values["tasks_limit"] = read_number(pids[0], "pids.max")
         for what in ("cpu", "memory", "io"):
             values[what + "_stall_ratio"] = self._pressure(what)
         return {key: value for key, value in values.items() if value is not None}
@@ -156,26 +157,28 @@ class ContainerGroups:
 
     def _memory(self) -> Dict[str, Any]:
         unified = [
-            one for one in self._level(UNIFIED) if _number(one, "memory.current") is not None
+            one for one in self._level(UNIFIED) if read_number(one, "memory.current") is not None
         ]
         if unified:
             values = _tightest(unified, "memory.max", "memory.current")
-            values["memory_high_bytes"] = _number(unified[0], "memory.high")
-            values["oom_kills"] = _keyed(unified[0], "memory.events", "oom_kill")
+            values["memory_high_bytes"] = read_number(unified[0], "memory.high")
+            values["oom_kills"] = read_keyed(unified[0], "memory.events", "oom_kill")
             return values
         old = self._level("memory")
         if not old:
             return {}
         values = _tightest(old, "memory.limit_in_bytes", "memory.usage_in_bytes")
-        counts = [_keyed(one, "memory.oom_control", "oom_kill") for one in _below(old[0])]
+        counts = [read_keyed(one, "memory.oom_control", "oom_kill") for one in _below(old[0])]
         known = [count for count in counts if count is not None]
         values["oom_kills"] = sum(known) if known else None
         return values
 
     def _throttled_s(self) -> Optional[float]:
         """Of the group that was held back longest: a limit may stand at any level."""
-        new = [_keyed(one, "cpu.stat", "throttled_usec") for one in self._unified]
-        old = [_keyed(one, "cpu.stat", "throttled_time") for one in self._chains.get("cpu") or []]
+        new = [read_keyed(one, "cpu.stat", "throttled_usec") for one in self._unified]
+        old = [
+            read_keyed(one, "cpu.stat", "throttled_time") for one in self._chains.get("cpu") or []
+        ]
         found = [value / 1e6 for value in new if value is not None]
         found += [value / 1e9 for value in old if value is not None]
         return round(max(found), 3) if found else None
@@ -212,21 +215,8 @@ def _tightest(directories: List[str], limit: str, used: str) -> Dict[str, Any]:
     """Use and limit where the limit is lowest; the group's own use where there is none."""
     limits: List[Tuple[int, str]] = []
     for directory in directories:
-        value = _number(directory, limit)
+        value = read_number(directory, limit)
         if value is not None and value < NO_LIMIT_BYTES:
             limits.append((value, directory))
     lowest, where = min(limits) if limits else (None, directories[0])
-    return {"memory_bytes": _number(where, used), "memory_limit_bytes": lowest}
-
-
-def _number(directory: str, name: str) -> Optional[int]:
-    text = (proc.read_text(directory + "/" + name, 64) or "").strip()
-    return int(text) if text.isdigit() else None
-
-
-def _keyed(directory: str, name: str, key: str) -> Optional[int]:
-    for line in (proc.read_text(directory + "/" + name, proc.SHORT) or "").splitlines():
-        words = line.split()
-        if len(words) == 2 and words[0] == key and words[1].isdigit():
-            return int(words[1])
-    return None
+    return {"memory_bytes": read_number(where, used), "memory_limit_bytes": lowest}

@@ -213,16 +213,10 @@ def describe_silence(name: str, pid: int, silent_s: float, *, killed: bool = Fal
     wchan = (proc.read_text(f"/proc/{pid}/wchan", 128) or "").strip()
     state = stat.state if stat else "gone"
     place = f" in {wchan}" if wchan not in ("", "0") else ""
-    held = kernel_functions(pid) if state == "D" else []
+    held = proc.kernel_functions(f"/proc/{pid}/stack", KERNEL_FUNCTIONS) if state == "D" else []
     place += f" (kernel: {' < '.join(held)})" if held else ""
     text = f"{name}: no answer for {silent_s:.0f} s, the call is in state {state}{place}"
     return text + ("; killed, does not end" if killed and state not in ("gone", "Z") else "")
-
-
-def kernel_functions(pid: int) -> List[str]:
-    """Where in the kernel it is held, innermost first; empty where only root may know."""
-    lines = (proc.read_text(f"/proc/{pid}/stack", 4096) or "").splitlines()[:KERNEL_FUNCTIONS]
-    return [line.partition("] ")[2].partition("+")[0] for line in lines if "] " in line]
 
 
 def cpu_ticks(pids: List[int]) -> int:

@@ -20,14 +20,6 @@ MOST_TOLD = 1024
 """Numbers in one frame."""
 
 
-def inner_pids(root: str, pid: int) -> List[int]:
-    """Numbers of a process in each PID namespace, the one of `root` first; empty when gone."""
-    text = proc.read_text(f"{root}/{pid}/status", 8192) or ""
-    place = text.find("NSpid:")
-    words = text[place + 6 :].partition("\n")[0].split() if place >= 0 else []
-    return [int(word) for word in words if word.isdigit()]
-
-
 def find_inside(
     root: str, inner_pid: int, start_ticks: int, namespace: Optional[int] = None
 ) -> Optional[int]:
@@ -41,7 +33,7 @@ def find_inside(
     """
     alone = None
     for pid in proc.list_pids(root):
-        numbers = inner_pids(root, pid)
+        numbers = proc.inner_numbers(f"{root}/{pid}/status")
         if not numbers or numbers[-1] != inner_pid:
             continue
         stat = proc.read_stat(root, pid)
@@ -70,7 +62,7 @@ def find_init(root: str, pid: int) -> Optional[int]:
         return None
     for other in proc.list_pids(root):
         if proc.read_link(f"{root}/{other}/ns/pid") == namespace:
-            numbers = inner_pids(root, other)
+            numbers = proc.inner_numbers(f"{root}/{other}/status")
             if numbers and numbers[-1] == 1:
                 return other
     return None
@@ -97,7 +89,7 @@ class Container:
         for pid in self._living:
             if pid in before and pid in self._inner:
                 continue  # who comes anew may have the number of one who left
-            numbers = inner_pids(self._root, pid)
+            numbers = proc.inner_numbers(f"{self._root}/{pid}/status")
             if numbers:
                 self._inner.pop(pid, None)
                 self._inner[pid] = numbers[-1]
@@ -111,7 +103,8 @@ class Container:
         """
         known = self._inner.get(pid)
         if known is not None and pid not in self._living:
-            numbers = inner_pids(self._root, pid)  # one that is just ending is listed nowhere else
+            # One that is just ending is listed nowhere else.
+            numbers = proc.inner_numbers(f"{self._root}/{pid}/status")
             if numbers and numbers[-1] != known:
                 return None
         return known

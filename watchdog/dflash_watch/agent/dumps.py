@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from dflash_watch.agent.sampler import Ran
+
 MAX_RAW_BYTES = 256 * 1024
 
 NOT_ALLOWED = "not-allowed"
@@ -76,6 +78,20 @@ def failed(said: str) -> Dump:
     if found is None:
         return Dump(None, short or "it said nothing")
     return Dump(None, f"{found.text} ({short})", found.kind)
+
+
+def cut_short(ran: Ran, limit_s: float) -> Optional[Dump]:
+    """What is wrong with how a sampler ended; None when nothing is, and its output counts."""
+    if ran.problem == "start":  # the words are about the sampler, not about the process
+        dump = failed(f"cannot be started: {ran.said}")
+        if dump.kind != OTHER_MACHINE:
+            return Dump(None, f"cannot be started: {shorten(ran.said)}")
+        return dump
+    if ran.problem == "time":
+        return Dump(None, f"no answer in {limit_s:g} s, ended", SLOW)
+    if ran.code not in (0, None):
+        return failed(ran.said or f"ended with {ran.code} and said nothing")
+    return None
 
 
 def shorten(said: str, most: int = 240) -> str:

@@ -7,7 +7,6 @@ root only.
 from __future__ import annotations
 
 import os
-import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from dflash_watch.agent import proc
@@ -15,7 +14,6 @@ from dflash_watch.agent import proc
 MAX_STACKS = 64
 """Threads whose kernel stack is read, those in D first."""
 MAX_KERNEL_FRAMES = 16
-_OFFSET = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+.*$")
 # name -> its number on x86_64 and on aarch64 (None: there is none), of calls that can wait.
 CALLS: Dict[str, Tuple[Optional[int], Optional[int]]] = {
     "read": (0, 63), "write": (1, 64), "open": (2, None), "close": (3, 57), "stat": (4, None),
@@ -88,9 +86,8 @@ class KernelView:
 
     def stack(self, tid: int) -> List[str]:
         """Kernel functions, innermost first; empty where only root may know."""
-        text = proc.read_text(f"{self._root}/{self._pid}/task/{tid}/stack", 8192) or ""
-        names = [line.partition("] ")[2] for line in text.splitlines()]
-        return [_OFFSET.sub("", name) for name in names if name][:MAX_KERNEL_FRAMES]
+        path = f"{self._root}/{self._pid}/task/{tid}/stack"
+        return proc.kernel_functions(path, MAX_KERNEL_FRAMES)
 
     def _object(self, tid: int, call: str) -> Optional[str]:
         """What the call waits on: the file behind its descriptor, the address of a futex."""

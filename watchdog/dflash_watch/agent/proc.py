@@ -126,6 +126,45 @@ def parse_pairs(text: str) -> Dict[str, str]:
     return pairs
 
 
+def read_number(directory: str, name: str) -> Optional[int]:
+    """The number that a file holds alone; None for another word (`max`) or no file."""
+    text = (read_text(directory + "/" + name, 64) or "").strip()
+    return int(text) if text.isdigit() else None
+
+
+def read_keyed(directory: str, name: str, key: str) -> Optional[int]:
+    """The number behind this word in a file of lines of two words."""
+    for line in (read_text(directory + "/" + name, SHORT) or "").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == key and words[1].isdigit():
+            return int(words[1])
+    return None
+
+
+def inner_numbers(status: str) -> List[int]:
+    """Of a process or thread in each PID namespace, that of this `/proc` first; empty when gone.
+
+    Args:
+        status: path of its `status` file.
+    """
+    text = read_text(status, 8192) or ""
+    place = text.find("NSpid:")
+    words = text[place + 6 :].partition("\n")[0].split() if place >= 0 else []
+    return [int(word) for word in words if word.isdigit()]
+
+
+def kernel_functions(path: str, most: int) -> List[str]:
+    """Where in the kernel it is held, innermost first; empty where only root may know.
+
+    Args:
+        path: of a process's or thread's `stack` file.
+        most: functions.
+    """
+    lines = (read_text(path, 8192) or "").splitlines()
+    names = (line.partition("] ")[2].partition("+")[0] for line in lines)
+    return [name for name in names if name][:most]
+
+
 def list_pids(root: str) -> List[int]:
     """Every process under `root`; empty when it cannot be listed."""
     try:

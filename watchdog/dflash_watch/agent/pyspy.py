@@ -9,7 +9,7 @@ from dflash_watch.agent.dumps import Dump
 from dflash_watch.agent.frames import Room, frame
 from dflash_watch.agent.jsonitems import JsonItems
 from dflash_watch.agent.means import NATIVE_S, TOOL_S
-from dflash_watch.agent.sampler import Ran, User, run_sampler
+from dflash_watch.agent.sampler import User, run_sampler
 
 NAME = "py-spy"
 MAX_OUTPUT_BYTES = 96 << 20
@@ -97,19 +97,4 @@ def dump(path: str, pid: int, *, native: bool = False, user: Optional[User] = No
     command = [path, "dump", "--json", mode, "--full-filenames", "--pid", str(pid)]
     reading, limit_s = Reading(), NATIVE_S if native else TOOL_S
     ran = run_sampler(command, limit_s, reading.take, user)
-    return _refusal(ran, limit_s) or reading.end()
-
-
-def _refusal(ran: Ran, limit_s: float) -> Optional[Dump]:
-    """What is wrong with how it ended; None when nothing is."""
-    if ran.problem == "start":
-        return dumps.failed(f"cannot be started: {ran.said}")._replace(kind=_start_kind(ran.said))
-    if ran.problem == "time":
-        return Dump(None, f"no answer in {limit_s:g} s, ended", dumps.SLOW)
-    if ran.code not in (0, None):
-        return dumps.failed(ran.said or f"ended with {ran.code} and said nothing")
-    return None
-
-
-def _start_kind(said: str) -> Optional[str]:
-    return dumps.OTHER_MACHINE if "Exec format" in said else None
+    return dumps.cut_short(ran, limit_s) or reading.end()

@@ -34,13 +34,8 @@ def dump(command: List[str], pid: int, user: Optional[User] = None) -> Dump:
         return sum(map(len, parts)) < MAX_OUTPUT_BYTES
 
     ran = run_sampler([*command, "remote", "--no-block", str(pid)], TOOL_S, take, user)
-    if ran.problem == "start":
-        return dumps.failed(f"cannot be started: {ran.said}")
-    if ran.problem == "time":
-        return Dump(None, f"no answer in {TOOL_S:g} s, ended", dumps.SLOW)
-    if ran.code not in (0, None):
-        return dumps.failed(ran.said or f"ended with {ran.code} and said nothing")
-    return parse(b"".join(parts).decode("utf-8", "replace"))
+    text = b"".join(parts).decode("utf-8", "replace")
+    return dumps.cut_short(ran, TOOL_S) or parse(text)
 
 
 def parse(text: str) -> Dump:

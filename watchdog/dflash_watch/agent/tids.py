@@ -18,19 +18,14 @@ Span = Tuple[int, int]
 
 def inner_tids(root: str, pid: int, tids: List[int]) -> Optional[Dict[int, int]]:
     """Number in its own namespace -> number here; None when they are the same."""
-    if len(_numbers(root, f"{pid}/status")) < 2:
+    if len(proc.inner_numbers(f"{root}/{pid}/status")) < 2:
         return None
     found = {}
     for tid in tids:
-        numbers = _numbers(root, f"{pid}/task/{tid}/status")
+        numbers = proc.inner_numbers(f"{root}/{pid}/task/{tid}/status")
         if numbers:
             found[numbers[-1]] = tid
     return found
-
-
-def _numbers(root: str, path: str) -> List[int]:
-    pairs = proc.parse_pairs(proc.read_text(f"{root}/{path}", 8192) or "")
-    return [int(word) for word in pairs.get("NSpid", "").split() if word.isdigit()]
 
 
 def by_stack(

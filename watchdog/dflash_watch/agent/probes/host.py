@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from dflash_watch.agent import proc
 from dflash_watch.agent.child import Child
 from dflash_watch.agent.mounts import Mounts
+from dflash_watch.agent.proc import read_keyed, read_number
 
 DEADLINE_S = 4.0
 REWRITTEN = ("meminfo", "stat", "loadavg", "uptime")
@@ -163,22 +164,22 @@ def read_cgroup(cgroup_root: str, paths: Dict[str, str]) -> Dict[str, Any]:
     values: Dict[str, Any] = {}
     unified = _below(cgroup_root, paths.get("", "/"), "memory.current")
     if unified is not None:
-        values["cgroup_memory_bytes"] = _number(unified, "memory.current")
-        values["cgroup_memory_limit_bytes"] = _number(unified, "memory.max")
-        values["oom_kills"] = _keyed(unified, "memory.events", "oom_kill")
-        throttled = _keyed(unified, "cpu.stat", "throttled_usec")
+        values["cgroup_memory_bytes"] = read_number(unified, "memory.current")
+        values["cgroup_memory_limit_bytes"] = read_number(unified, "memory.max")
+        values["oom_kills"] = read_keyed(unified, "memory.events", "oom_kill")
+        throttled = read_keyed(unified, "cpu.stat", "throttled_usec")
         values["throttled_s"] = None if throttled is None else throttled / 1e6
         return values
     memory = _below(cgroup_root + "/memory", paths.get("memory", "/"), "memory.usage_in_bytes")
     if memory is not None:
-        limit = _number(memory, "memory.limit_in_bytes")
-        values["cgroup_memory_bytes"] = _number(memory, "memory.usage_in_bytes")
+        limit = read_number(memory, "memory.limit_in_bytes")
+        values["cgroup_memory_bytes"] = read_number(memory, "memory.usage_in_bytes")
         values["cgroup_memory_limit_bytes"] = (
             limit if limit is not None and limit < 1 << 60 else None
         )
-        values["oom_kills"] = _keyed(memory, "memory.oom_control", "oom_kill")
+        values["oom_kills"] = read_keyed(memory, "memory.oom_control", "oom_kill")
     cpu = _below(cgroup_root + "/cpu", paths.get("cpu", "/"), "cpu.stat")
-    throttled = _keyed(cpu, "cpu.stat", "throttled_time") if cpu else None
+    throttled = read_keyed(cpu, "cpu.stat", "throttled_time") if cpu else None
     values["throttled_s"] = None if throttled is None else throttled / 1e9
     return values
 
@@ -188,19 +189,6 @@ def _below(base: str, path: str, name: str) -> Optional[str]:
     for directory in (base + path.rstrip("/"), base):
         if proc.read_bytes(directory + "/" + name, 64) is not None:
             return directory
-    return None
-
-
-def _number(directory: str, name: str) -> Optional[int]:
-    text = (proc.read_text(directory + "/" + name, 64) or "").strip()
-    return int(text) if text.isdigit() else None
-
-
-def _keyed(directory: str, name: str, key: str) -> Optional[int]:
-    for line in (proc.read_text(directory + "/" + name, proc.SHORT) or "").splitlines():
-        words = line.split()
-        if len(words) == 2 and words[0] == key and words[1].isdigit():
-            return int(words[1])
     return None
 
 
