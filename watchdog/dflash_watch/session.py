@@ -23,7 +23,7 @@ from dflash_watch.journal import Note, note_nothing
 from dflash_watch.offer import ToolOffer
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.transport import way
-from dflash_watch.transport.agent_link import WATCHER_PATIENCE_S, AgentLink
+from dflash_watch.transport.agent_link import WATCHER_PATIENCE_S, AgentLink, Entering
 from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
 from dflash_watch.transport.backoff import STEADY_S, delay_s
 from dflash_watch.transport.base import Host, Reason, Stream, TransportError
@@ -90,6 +90,7 @@ class Session:
         self._offer = ToolOffer(note, clock)
         self._loss: str | None = None
         self._attempt, self._last_seq = 0, -1
+        self._entering = Entering(self._explain)
         self._begun_s = clock.monotonic_s()
         self._up_s: float | None = None
         self._host_t: float | None = None
@@ -182,7 +183,8 @@ class Session:
     def _serve(self) -> None:
         """One agent from start to end; returns when closing."""
         program = self._build()
-        link = AgentLink(self._enter(program), self._place, self._clock.monotonic_s())
+        stream, now_s = self._enter(program), self._clock.monotonic_s()
+        link = AgentLink(stream, self._place, now_s, self._entering.begin())
         link.start(program.code, self._config())
         self._link = link
         self._hello, self._last_seq = None, -1
@@ -255,6 +257,7 @@ class Session:
         agree(hello, program.sha256, self._place.label())
         self._hello, self._was_up, self._loss = hello, True, None
         self._up_s = self._clock.monotonic_s()
+        self._entering.spoke()
         self._note(
             "agent", "started", pid=hello.agent_pid, uid=hello.uid, python=hello.python,
             sha256=program.sha256, bytes=len(program.code), entry=self._place.entry,

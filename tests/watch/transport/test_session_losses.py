@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from dflash_watch.frame import Frame, StackSample
 from dflash_watch.place import Place
+from dflash_watch.transport import agent_link, backoff
 from e2e.places.container import Container
 from e2e.places.fixtures import Proxmox
 from e2e.places.sshd import Sshd
@@ -149,3 +152,27 @@ def test_a_server_that_allows_one_session_a_connection_is_enough(sshd: Sshd) -> 
         sshd.cut()
         watcher.lost("cut")
         _comes_back(watcher)
+
+
+def test_entries_that_hang_do_not_pile_up_and_the_last_one_speaks_when_the_hold_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding 7: what enters a frozen container stays there. Here nobody says that it is frozen."""
+    monkeypatch.setattr(agent_link, "START_S", 0.2)
+    monkeypatch.setattr(backoff, "STEPS_S", (0.01,))
+    monkeypatch.setattr(backoff, "LEAST_S", 0.01)
+    entered, gate = tmp_path / "entered", tmp_path / "gate"
+    hangs = 'echo >>"$0"; until [ -e "$1" ]; do sleep 0.05; done; shift; exec "$@"'
+    place = Place(exec_prefix=("sh", "-c", hangs, str(entered), str(gate)))
+
+    def count() -> int:
+        return len(entered.read_text()) if entered.exists() else 0
+
+    begun_s = time.monotonic()
+    with watching(place) as watcher:
+        while count() < 6:
+            watcher.lost("entered, but the agent did not speak")
+        assert time.monotonic() - begun_s >= 0.2 * (1 + 1 + 2 + 4 + 8)
+        gate.touch()
+        watcher.frames(2)
+        assert count() <= 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections import deque
 
@@ -13,6 +14,7 @@ from dflash_watch.transport.agent_link import (
     SILENCE_S,
     START_S,
     AgentLink,
+    Entering,
 )
 from dflash_watch.transport.backoff import LEAST_S, SPREAD, STEPS_S, delay_s
 from dflash_watch.transport.base import Reason, TransportError
@@ -223,3 +225,21 @@ def test_a_silence_that_is_explained_is_no_loss_and_one_question_waits_for_its_e
     with pytest.raises(TransportError) as caught:
         _walk(link, now_s, now_s + PING_EVERY_S + SILENCE_S + 1)
     assert caught.value.reason is Reason.LOST
+
+
+def test_an_entry_that_hangs_is_waited_for_as_long_as_all_before_it_together():
+    silence = TransportError(Reason.TIMEOUT, "entered, but the agent did not speak")
+    frozen = TransportError(Reason.CONTAINER_FROZEN, "container 200 is frozen")
+    better: list[TransportError] = []
+    entering = Entering(lambda _: better[-1] if better else None)
+
+    def waited() -> int:
+        bear = entering.begin()
+        return next(rounds for rounds in itertools.count(1) if bear(silence) is silence)
+
+    assert [waited() for _ in range(8)] == [1, 1, 2, 4, 8, 16, 30, 30]
+    better.append(frozen)
+    assert entering.begin()(silence) is frozen
+    better.clear()
+    entering.spoke()
+    assert [waited() for _ in range(3)] == [1, 1, 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -30,11 +31,61 @@ START_S = 20.0
 _REPLIES = (b'{"type":"reply"', b'{"type": "reply"')
 
 
-class AgentLink:
-    """Drives one stream; every call returns within a moment."""
+Bear = Callable[[TransportError], TransportError | None]
+"""Asked after each `START_S` without a word: the error to end with, or None to go on waiting."""
+ROUNDS = 30
+"""The most that one entry is waited for, in `START_S`."""
 
-    def __init__(self, stream: Stream, place: Place, now_s: float) -> None:
-        self._stream, self._place, self._where = stream, place, place.label()
+
+class Entering:
+    """Entries that hang are waited for rather than joined by ever more of them.
+
+    One that hangs (a frozen container that nobody may be asked about) stays there when it is given
+    up, and runs when the hold is over. So each is waited for as long as all silent ones before it
+    together, while the host answers and sees nothing wrong; it then speaks at once.
+
+    Args:
+        explain: a better reason for the silence than the silence, if there is one.
+    """
+
+    def __init__(self, explain: Bear) -> None:
+        self._explain = explain
+        self._silent = self._rounds = 0
+
+    def begin(self) -> Bear:
+        """For the next entry."""
+        self._rounds = 0
+        return self._bear
+
+    def spoke(self) -> None:
+        """An agent is there."""
+        self._silent = 0
+
+    def _bear(self, error: TransportError) -> TransportError | None:
+        self._rounds += 1
+        if self._rounds < min(2 ** max(self._silent - 1, 0), ROUNDS):
+            better = self._explain(error)
+            if better is None:
+                return None
+            error = better
+        self._silent += 1
+        return error
+
+
+class AgentLink:
+    """Drives one stream; every call returns within a moment.
+
+    Args:
+        stream: of a command that has been started.
+        place: where it is, for words.
+        now_s: monotonic.
+        bear: asked about an entry that says nothing; without it such a one is given up.
+    """
+
+    def __init__(
+        self, stream: Stream, place: Place, now_s: float, bear: Bear = lambda error: error
+    ) -> None:
+        self._stream, self._place, self._where, self._bear = stream, place, place.label(), bear
         self._outbox = bytearray()
         self._numbers = itertools.count(1)
         self._reader = WireReader("")
@@ -146,7 +197,11 @@ class AgentLink:
             text += ", though it goes on sending: half-open or too slow"
             raise TransportError(Reason.LOST, text)
         if now_s - max(since_s, self._heard_s if self._has_spoken else 0.0) > limit_s:
-            raise self._silent(now_s - self._heard_s)
+            silent = self._silent(now_s - self._heard_s)
+            given_up = silent if self._has_spoken else self._bear(silent)
+            if given_up is not None:
+                raise given_up
+            self._opened_s = now_s
 
     def _silent(self, silent_s: float) -> TransportError:
         if self._has_spoken:
