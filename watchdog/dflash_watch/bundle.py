@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -49,11 +48,14 @@ from dflash_watch.render.tables import (
 )
 from dflash_watch.retention import BUDGET_BYTES, prune
 from dflash_watch.steps import name_folder
+from dflash_watch.units import moment
 from dflash_watch.window.samples import OTHER
 
 FOLDER_BYTES = 32 << 20
 """JSON of the window, before compression; the oldest frames are left out beyond it."""
 PER_HOUR = 20
+FOLDER_STAMP, NO_STAMP = "%Y%m%dT%H%M%SZ", "00000000T000000Z"
+"""Folders are known by this form."""
 _NUMBERS = itertools.count()
 logger = logging.getLogger(__name__)
 
@@ -117,7 +119,7 @@ class IncidentWriter:
             OSError: it cannot be written.
         """
         make_folder(self._folder)
-        name = f"{datetime.fromtimestamp(sample.t, UTC):%Y%m%dT%H%M%SZ}-asked-stacks"
+        name = f"{moment(sample.t, FOLDER_STAMP, unknown=NO_STAMP)}-asked-stacks"
         path, number = self._folder / f"{name}.txt", 2
         while path.exists():
             path, number = self._folder / f"{name}-{number}.txt", number + 1
@@ -193,7 +195,7 @@ class IncidentWriter:
 
 def folder_name(incident: Incident) -> str:
     """`20261129T141210Z-pipeline-deadlock`: when it began, and what it is."""
-    stamp = f"{datetime.fromtimestamp(incident.opened_t, UTC):%Y%m%dT%H%M%SZ}"
+    stamp = moment(incident.opened_t, FOLDER_STAMP, unknown=NO_STAMP)
     return f"{stamp}-{re.sub(r'[^a-z0-9-]+', '-', incident.failure.lower())}"
 
 

@@ -2,6 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, tzinfo
+
+DAY_AND_TIME, TIME, NO_TIME = "%Y-%m-%d %H:%M:%SZ", "%H:%M:%S", "--:--:--"
+
+
+def moment(
+    t: object, form: str = DAY_AND_TIME, zone: tzinfo | None = UTC, unknown: str = "?"
+) -> str:
+    """Unix seconds as `2026-11-29 14:12:10Z`; `unknown` where no calendar has that moment.
+
+    Args:
+        t: from anywhere: a clock over there may say anything, a file may hold anything.
+        form: of strftime.
+        zone: None is this machine's.
+        unknown: said instead.
+    """
+    if not isinstance(t, int | float):
+        return unknown
+    try:
+        return datetime.fromtimestamp(t, UTC).astimezone(zone).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return unknown
+
 
 def duration(seconds: float | None) -> str:
     """`4.2 s`, `38 s`, `4 m 10 s`, `3 h 12 m`, `2 d 4 h`; a dash when not known."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta, timezone
+
 import msgspec
 import pytest
 from dflash_watch.detectors import catalogue
@@ -17,6 +19,7 @@ from dflash_watch.render.explain import (
 from dflash_watch.render.report import known_values, render_report
 from dflash_watch.render.stacktext import render_diff, render_dump, render_sample
 from dflash_watch.render.tables import gpus_csv, host_text, log_tail, processes_text
+from dflash_watch.units import TIME, moment
 from watch.render.made import T0, deadlocked, frame, stacks
 
 PLAYBOOKS = load_playbooks()
@@ -232,3 +235,14 @@ def test_the_end_of_the_log_is_clean_text_by_file() -> None:
     assert text.startswith("== /runs/demo/train.log\nstep 0 loss")
     assert "\x1b" not in text
     assert log_tail([]) == "no log text was seen\n"
+
+
+@pytest.mark.parametrize("t", [1e12, -1e12, 10**30, float("nan"), float("inf"), None, "soon"])
+def test_a_moment_that_no_calendar_has_is_said_to_be_unknown(t: object) -> None:
+    assert moment(t) == "?"
+    assert moment(t, unknown="--:--:--") == "--:--:--"
+
+
+def test_a_moment_is_told_in_the_zone_that_was_asked_for() -> None:
+    assert moment(1_790_000_000.0) == "2026-09-21 14:13:20Z"
+    assert moment(1_790_000_000, TIME, timezone(timedelta(hours=2))) == "16:13:20"

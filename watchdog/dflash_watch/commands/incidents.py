@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from dflash_watch.commands.context import Context, incidents_dir, write_line
 from dflash_watch.commands.values import did_you_mean
 from dflash_watch.errors import EXIT_OK, UsageError
 from dflash_watch.journal import NAME, read_journal
 from dflash_watch.readers.lines import escaped
+from dflash_watch.units import moment
 
 JOURNAL_COLUMNS = ("t", "host", "run", "action", "outcome", "watcher_pid")
+JOURNAL_STAMP = "%Y-%m-%d %H:%M:%S"
 VALUE_LIMIT, HASH_LIMIT = 120, 15
 """Characters shown of one value; `--json` has all of it."""
 
@@ -65,21 +66,15 @@ def show_journal(path: Path, *, as_json: bool) -> None:
 
 def journal_row(entry: Mapping[str, Any]) -> str:
     """One line of the journal for people."""
-    t = entry.get("t")
-    moment = f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}" if is_moment(t) else "?"
     where = " ".join(str(entry[key]) for key in ("host", "run") if key in entry)
     told = " ".join(
         f"{key}={_short(value, HASH_LIMIT if key == 'sha256' else VALUE_LIMIT)}"
         for key, value in entry.items()
         if key not in JOURNAL_COLUMNS
     )
-    line = f"{moment}  {where:<20} {entry.get('action')}: {entry.get('outcome')}  {told}"
+    when = moment(entry.get("t"), JOURNAL_STAMP)
+    line = f"{when}  {where:<20} {entry.get('action')}: {entry.get('outcome')}  {told}"
     return line.rstrip()
-
-
-def is_moment(t: object) -> TypeGuard[float]:
-    """A number that a date can be made of."""
-    return isinstance(t, int | float) and 0 <= t < 4e9
 
 
 def _short(value: object, limit: int) -> str:

@@ -119,15 +119,18 @@ def process_row(line: str) -> SmiProcess | None:
         return None
     words = body.strip("|").split()
     kind = next((i for i in (2, 4) if len(words) > i and _KIND.match(words[i])), None)
-    if kind is None or not words[kind - 1].isdecimal() or not words[0][:4].isdecimal():
+    if kind is None:
+        return None
+    gpu, pid = words[0][:9], words[kind - 1][:10]
+    if not gpu.isdecimal() or not pid.isdecimal():
         return None
     rest = words[kind + 1 :]
     size = rest.pop() if rest and _SIZE.match(rest[-1]) else ""
     name = " ".join(rest)
     known = name.strip("[]") not in ("", "Not Found", "Unknown Error", "N/A", _REFUSED)
     return SmiProcess(
-        gpu=int(words[0][:9]),
-        pid=int(words[kind - 1][:10]),
+        gpu=int(gpu),
+        pid=int(pid),
         kind=words[kind],
         name=name if known else None,
         memory_bytes=bytes_of(size),

@@ -152,6 +152,10 @@ def builtin_frame(line: str) -> StackFrame | None:
     return None
 
 
+def _number(text: str) -> int:
+    return int(text, 16) if text.startswith("0x") else int(text)
+
+
 def _spy_heading(line: str) -> Heading | None:
     found = _SPY_THREAD.match(line)
     if found is None:
@@ -159,7 +163,7 @@ def _spy_heading(line: str) -> Heading | None:
     flags = found.group(2).lower()
     return Heading(
         tool=SPY,
-        tid=int(found.group(1), 0),
+        tid=_number(found.group(1)),
         name=found.group(3),
         active="active" in flags,
         owns_gil="gil" in flags or None,

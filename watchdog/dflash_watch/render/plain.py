@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 
 from dflash_watch.model import EvidenceKind, Finding, Incident, Link, Severity, Snapshot, Verdict
 from dflash_watch.readers.lines import printable
-from dflash_watch.units import count, duration, fine, percent
+from dflash_watch.units import NO_TIME, TIME, count, duration, fine, moment, percent
 
 HEARTBEAT_S = 60.0
 INDENT = " " * 10
@@ -131,7 +131,7 @@ class PlainLines:
         )
 
     def _stamp(self, t: float, text: str) -> str:
-        return f"{datetime.fromtimestamp(t, UTC).astimezone(self._zone):%H:%M:%S}  {text}"
+        return f"{moment(t, TIME, self._zone, NO_TIME)}  {text}"
 
     def _paint(self, text: str, *codes: str) -> str:
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self._is_coloured else text

@@ -12,9 +12,8 @@ from dflash_watch.model import EvidenceKind, Incident, RunOptions, Snapshot
 from dflash_watch.playbooks import Playbook
 from dflash_watch.render.markdown import fenced, inert
 from dflash_watch.render.stacktext import ladder_lines, render_diff
-from dflash_watch.render.tables import moment
 from dflash_watch.steps import fill_section, place_values
-from dflash_watch.units import duration
+from dflash_watch.units import duration, moment
 
 NO_STEP = ("No step is known for this; the sections below may help.", "Nothing.")
 """For want of a step; for a run that is well."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from dflash_watch.frame import (
     Frame,
@@ -17,7 +16,7 @@ from dflash_watch.frame import (
     ThreadSample,
 )
 from dflash_watch.readers.lines import LineSplitter
-from dflash_watch.units import count, data_size, duration, percent
+from dflash_watch.units import count, data_size, duration, moment, percent
 
 LOG_LINES = 400
 GPU_COLUMNS = (
@@ -37,11 +36,6 @@ GPU_COLUMNS = (
     "ecc_uncorrected",
     "errors",
 )
-
-
-def moment(t: float) -> str:
-    """`2026-11-29 14:12:10Z`."""
-    return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def gpus_csv(frames: Iterable[Frame | HostFrame]) -> str:
