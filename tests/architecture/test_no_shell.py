@@ -26,6 +26,7 @@ MAY_WRITE = {
     "watchdog/dflash_watch/cli.py",
     "watchdog/dflash_watch/commands/context.py",
     "watchdog/dflash_watch/commands/notices.py",
+    "watchdog/dflash_watch/standard.py",
 }
 """The gates: what passes them is printable."""
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from dflash_events import __version__
 
 from dflash_watch.commands import arguments
-from dflash_watch.errors import EXIT_UNKNOWN, UsageError, WatchError
+from dflash_watch.errors import EXIT_UNKNOWN, UsageError, WatchError, what_lacks
+from dflash_watch.standard import finish_output, forget_output, open_standard_streams
 
 if TYPE_CHECKING:
     import socket
@@ -43,32 +44,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     open_standard_streams()
+    code = guarded(lambda: run_command(words))
+    return guarded(finish_output) or code
+
+
+def guarded(work: Callable[[], int | None]) -> int:
+    """Do it; whatever ends it becomes a line for the person and an exit code."""
     try:
-        return run_command(words)
+        return work() or 0
     except WatchError as error:
         complain(str(error))
         return error.exit_code
+    except SystemExit as end:  # argparse has shown its help
+        return int(end.code or 0)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough; nothing may be flushed into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        forget_output()  # the reader has seen enough
         return 0
     except Exception as error:  # noqa: BLE001 - the last edge: a defect of ours is "cannot tell"
+        if (lacking := what_lacks(error)) is not None:
+            complain(f"this machine gives no more {lacking}: {error}; see ulimit -a and free -m")
+            return EXIT_UNKNOWN
         tell_defect()
         complain(f"internal error, {type(error).__name__}: {error}; please report the lines above")
         return EXIT_UNKNOWN
-
-
-def open_standard_streams() -> None:
-    """Whatever was closed (`>&-`, some schedulers) leads nowhere.
-
-    Otherwise the next file or socket would get its number, and lines meant for a person with it.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            # The lowest free number is the one that was closed, since those below are open.
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def complain(line: str) -> None:

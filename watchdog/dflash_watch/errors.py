@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 EXIT_OK, EXIT_WARNING, EXIT_CRITICAL, EXIT_UNKNOWN, EXIT_USAGE = 0, 1, 2, 3, 64
 
 
@@ -42,3 +44,24 @@ class CaptureError(WatchError, ValueError):
     """A recording cannot be read."""
 
     exit_code = EXIT_USAGE
+
+
+_LACKING = {
+    errno.EMFILE: "open files",
+    errno.ENFILE: "open files",
+    errno.ENOMEM: "memory",
+    errno.EAGAIN: "processes",
+}
+
+
+def what_lacks(error: BaseException | None) -> str | None:
+    """What this machine refused, when that is what lies behind an error; None for all else."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return "memory"
+        if isinstance(error, OSError) and error.errno in _LACKING:
+            return _LACKING[error.errno]
+        if isinstance(error, RuntimeError) and "start new thread" in str(error):
+            return "threads"
+        error = error.__cause__ or error.__context__
+    return None

@@ -42,16 +42,16 @@ class Outlet(Generic[Item]):
         self._has_begun = False
 
     def put(self, item: Item) -> None:
-        """Take an item; never blocks, never raises."""
+        """Take an item; never raises, and blocks only while this machine has no thread left."""
         with self._change:
             if self.failure is not None or self._closing:
                 return
             self.dropped += len(self._waiting) == self._waiting.maxlen
             self._waiting.append(item)
             self._change.notify()
-            if not self._has_begun:  # most outlets of a healthy run are never used
-                self._has_begun = True
-                self._thread.start()
+            has_thread = self._has_begun or self._begin()
+        if not has_thread:  # late is better than never
+            self._pass_on(self._waiting.popleft())
 
     def close(self, timeout_s: float) -> bool:
         """Let what waits pass, for at most `timeout_s`; True when all of it did."""
@@ -62,13 +62,26 @@ class Outlet(Generic[Item]):
             self._thread.join(timeout_s)
         return not self._thread.is_alive() and self.failure is None
 
+    def _begin(self) -> bool:
+        """Start the thread: not before it is needed, since a healthy run never uses most."""
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError):
+            return False
+        self._has_begun = True
+        return True
+
     def _run(self) -> None:
         while (item := self._next()) is not None:
-            try:
-                self._consume(item[0])
-            except (OSError, ValueError) as error:
-                self._end(error)
+            self._pass_on(item[0])
+            if self.failure is not None:
                 return
+
+    def _pass_on(self, item: Item) -> None:
+        try:
+            self._consume(item)
+        except (OSError, ValueError) as error:
+            self._end(error)
 
     def _next(self) -> tuple[Item] | None:
         with self._change:

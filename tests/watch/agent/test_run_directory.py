@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from dflash_watch.agent.find import find_run
+from dflash_watch.agent.rundir import paths_of, read_manifest
 
 HERE = Path(__file__).parents[3]
 EMITTING = """
@@ -123,3 +126,23 @@ def test_the_agent_leaves_no_file_behind(agent, emitting, tmp_path):
     assert run.end() == 0
     assert list(empty.iterdir()) == []
     assert {path.name for path in run_dir.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [None, [], 7, {}, {"pid": None}, {"pid": "12"}, {"pid": 12.0}, {"pid": True}, {"pid": -1},
+     {"pid": 10**30}, {"pid": 12, "start_ticks": -5}, {"pid": 12, "start_ticks": "early"}],
+)  # fmt: skip
+def test_a_manifest_that_names_no_process_says_nothing_about_its_end(tmp_path, identity):
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "process": identity}))
+    assert read_manifest(str(tmp_path)) == (
+        None, "run.json names no process (process: pid, start_ticks)",
+    )  # fmt: skip
+    assert "names no process" in find_run("/proc", {"run_dir": str(tmp_path)}, os.getpid())
+
+
+def test_paths_that_can_be_none_are_passed_over():
+    bad = {"log_path": "/tmp/\ud800", "events_path": "a\0b", "beats_path": 7}
+    assert paths_of("/runs/a", bad) == {
+        "log": None, "events": "/runs/a/events.jsonl", "beats": "/runs/a/beats",
+    }  # fmt: skip

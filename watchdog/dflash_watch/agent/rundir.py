@@ -44,7 +44,21 @@ def read_manifest(run_dir: str) -> Tuple[Optional[Dict[str, Any]], Optional[str]
         return None, f"run.json is not JSON: {error}"
     if not isinstance(manifest, dict):
         return None, "run.json is not an object"
+    if not _names_a_process(manifest.get("process")):
+        return None, "run.json names no process (process: pid, start_ticks)"
     return manifest, None
+
+
+def _names_a_process(identity: Any) -> bool:
+    """Numbers that a kernel could have given: of others nobody can say whether they are there."""
+    if not isinstance(identity, dict):
+        return False
+    pid, ticks = identity.get("pid"), identity.get("start_ticks")
+    return type(pid) is int and 0 < pid < 2**31 and (ticks is None or _is_count(ticks))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**64
 
 
 def boot_id(root: str) -> Optional[str]:
@@ -104,7 +118,14 @@ def paths_of(
 
 
 def _text(value: Any) -> Optional[str]:
-    return value if isinstance(value, str) and value else None
+    """A path, if it can be one."""
+    if not isinstance(value, str) or "\0" in value:
+        return None
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        return None
+    return value or None
 
 
 def worker_pids(manifest: Optional[Dict[str, Any]]) -> List[int]:
