@@ -4,8 +4,8 @@ Sees:       a regular file that grows by whole blocks after long pauses, stops i
             does not grow at all, while steps are counted elsewhere or work moves.
 Means:      the process writes block-buffered; what it says comes minutes late.
 Wrong when: a run that prints rarely, in a file that happens to end at a page.
-Source:     docs/verdicts.md, "log". C libraries write whole pages; Python hands on what fits
-            into its buffer without cutting a line (8 KiB, 128 KiB from 3.14 on).
+Source:     docs/verdicts.md, "log". C libraries write whole pages; Python hands on whole lines:
+            about 8 KiB, up to a line more from 3.13 on, fifteen or sixteen of those from 3.14 on.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ class Params:
     """Silence of the log that counts while steps go on."""
     alike: float = 1.6
     """Cores in use then and now differ by no more than this factor."""
-    buffers: tuple[int, ...] = (8192, 131072)
-    """Sizes of Python's text buffers, bytes."""
-    longest_line: int = 512
-    """By so much a block of whole lines stays below the buffer's size."""
+    blocks: tuple[tuple[int, int], ...] = ((8192 - 512, 8192 + 512), (15 * 8192, 16 * 8192))
+    """Smallest and largest of what Python hands on at once, bytes; lines up to 512."""
 
 
 def detect(view: View, params: Params) -> Iterator[Answer]:
@@ -66,13 +64,13 @@ def _in_blocks(view: View, track: LogTrack, params: Params) -> str | None:
     pause_s = view.window.sight.seen_s(before_t, t)
     if pause_s < params.least_s or not _is_block(size, params):
         return None
-    return f"it comes in blocks of {size} bytes"
+    return f"it comes in blocks of {size} bytes, about one in {duration(pause_s)}"
 
 
 def _is_block(size: int, params: Params) -> bool:
     if size > 0 and size % PAGE_BYTES == 0:
         return True
-    return any(buffer - params.longest_line <= size <= buffer for buffer in params.buffers)
+    return any(least <= size <= most for least, most in params.blocks)
 
 
 def _signs(track: LogTrack) -> str | None:
