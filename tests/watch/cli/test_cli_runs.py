@@ -186,12 +186,14 @@ def test_dump_as_json_has_a_line_a_sample(bench: Bench):
 def test_a_recording_replays_to_the_same_verdicts_as_were_seen_live(bench: Bench):
     run = bench.run(*LOOP)
     capture = bench.folder / "watched.jsonl"
-    live = bench.start("--json", "--pid", str(run.pid), "--record", str(capture))
-    until(lambda: capture.exists() and capture.read_text().count('"frame"') >= 4, "four frames")
+    seen, words = bench.folder / "seen.jsonl", ("--every-s", "0.2", "--record", str(capture))
+    with seen.open("wb") as out:
+        live = bench.start("--json", "--pid", str(run.pid), *words, stdout=out.fileno())
+    until(lambda: '"running"' in seen.read_text(), "its running")
     run.send_signal(signal.SIGSTOP)
-    until(lambda: capture.read_text().count('"state":"T"') >= 14, "the stop in frames")
-    out, _ = stop(live)
-    told = [(one["t"], one["verdict"], one["failure"]) for one in objects(out)]
+    until(lambda: '"process-stopped"' in seen.read_text(), "the stop")
+    stop(live)
+    told = [(one["t"], one["verdict"], one["failure"]) for one in objects(seen.read_text())]
     shown = bench.watch("replay", "--json", str(capture))
     assert [(one["t"], one["verdict"], one["failure"]) for one in objects(shown.stdout)] == told
     assert told[-1][1:] == ("stalled", "process-stopped")
@@ -228,7 +230,8 @@ def test_a_terminal_that_stops_reading_stops_neither_watching_nor_recording(benc
     run = bench.run(*LOOP)
     ours, theirs = os.openpty()
     capture = bench.folder / "watched.jsonl"
-    watch = bench.start("--plain", "--pid", str(run.pid), "--record", str(capture), stdout=theirs)
+    words = ("--pid", str(run.pid), "--every-s", "0.2", "--record", str(capture))
+    watch = bench.start("--plain", *words, stdout=theirs)
     until(lambda: capture.exists() and '"frame"' in capture.read_text(), "the first frame")
     os.write(ours, b"\x13")  # as ctrl+s
     run.send_signal(signal.SIGSTOP)
@@ -260,7 +263,8 @@ def test_a_damaged_recording_is_one_line_and_a_usage_error(bench: Bench):
 def test_a_recording_whose_last_record_is_cut_is_played_up_to_there_with_a_note(bench: Bench):
     run = bench.run(*LOOP)
     capture = bench.folder / "watched.jsonl"
-    live = bench.start("--json", "--pid", str(run.pid), "--record", str(capture))
+    words = ("--pid", str(run.pid), "--every-s", "0.2", "--record", str(capture))
+    live = bench.start("--json", *words)
     until(lambda: capture.exists() and capture.read_text().count('"frame"') >= 3, "three frames")
     stop(live)
     capture.write_bytes(capture.read_bytes()[:-20])

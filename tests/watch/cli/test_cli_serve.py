@@ -12,15 +12,38 @@ from watch.cli.conftest import LONG_S, Bench, is_gone, until
 LOOP = ("plain_loop.py", "--steps", "100000", "--step-s", "0.05")
 
 
-@pytest.fixture
-def serving(bench: Bench):
-    """A run, and a server that watches it."""
+def prepared(bench: Bench) -> Bench:
+    """With a place for sockets."""
     runtime = bench.folder / "runtime"
     runtime.mkdir(mode=0o700)
     bench.environment["XDG_RUNTIME_DIR"] = str(runtime)
     bench.environment.pop("NOTIFY_SOCKET", None)
-    run = bench.run(*LOOP)
-    return bench, run
+    return bench
+
+
+@pytest.fixture
+def place(bench: Bench):
+    """For servers that never get as far as a run."""
+    return prepared(bench)
+
+
+@pytest.fixture
+def serving(place: Bench):
+    """A run that can be served."""
+    return place, place.run(*LOOP)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory):
+    """A run, its server and the name of that, for tests that leave all three as they are."""
+    bench = prepared(Bench(tmp_path_factory.mktemp("served")))
+    try:
+        run = bench.run(*LOOP)
+        server, name = serve(bench, "--pid", str(run.pid))
+        yield bench, run, server, name
+        assert server.poll() is None
+    finally:
+        bench.end()
 
 
 def serve(bench: Bench, *words: str) -> tuple[subprocess.Popen, str]:
@@ -45,26 +68,22 @@ def test_viewers_attach_see_the_same_and_leave_and_the_server_goes_on(serving):
     server, name = serve(bench, "--pid", str(run.pid))
     viewers = [bench.start("attach", name, "--json") for _ in range(2)]
     assert [first_object(one)["verdict"] for one in viewers] == ["running", "running"]
-    for one in viewers:
-        stopped(one)
-        assert one.returncode == 0
-    assert "RUNNING" in bench_line(bench.start("attach", "--plain"))
+    stopped(viewers[0])
+    assert viewers[0].returncode == 0
+    assert "RUNNING" in bench.start("attach", "--plain").stdout.readline()
     assert server.poll() is None
     _, told = stopped(server)
     assert server.returncode == 0
     assert "RUNNING" in told
     assert list((bench.folder / "runtime" / "dflash-watch").iterdir()) == []
+    _, last = viewers[1].communicate(timeout=LONG_S)
+    assert viewers[1].returncode == 3
+    assert last == f"dflash-watch: the watcher {name} has ended; nothing is known since\n"
 
 
-def bench_line(viewer: subprocess.Popen) -> str:
-    line = viewer.stdout.readline()
-    stopped(viewer)
-    return line
-
-
-def test_a_viewer_that_is_stopped_holds_up_nobody(serving):
+def test_a_viewer_that_is_stopped_holds_up_nobody_and_not_the_end(serving):
     bench, run = serving
-    _, name = serve(bench, "--pid", str(run.pid), "--every-s", "0.2")
+    server, name = serve(bench, "--pid", str(run.pid), "--every-s", "0.2")
     still, other = (bench.start("attach", name, "--json") for _ in range(2))
     first_object(still)
     still.send_signal(signal.SIGSTOP)
@@ -73,20 +92,27 @@ def test_a_viewer_that_is_stopped_holds_up_nobody(serving):
     assert first_object(other)["failure"] == "process-stopped"
     still.send_signal(signal.SIGCONT)
     assert first_object(still)["failure"] == "process-stopped"
+    still.send_signal(signal.SIGSTOP)
+    stopped(server)
+    assert server.returncode == 0
+    still.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTTOU, signal.SIGTTIN])
-def test_a_terminal_that_goes_does_not_end_it(serving, number):
-    bench, run = serving
-    server, name = serve(bench, "--pid", str(run.pid))
+def test_a_terminal_that_goes_neither_ends_nor_stops_it(served, number):
+    bench, _, server, name = served
     server.send_signal(number)
-    assert first_object(bench.start("attach", name, "--json"))["verdict"] == "running"
+    link = socket_of(bench, name)
+    link.settimeout(LONG_S)
+    with link, link.makefile("rb") as lines:
+        assert b'"protocol"' in lines.readline()
+        first = json.loads(lines.readline())
+        until(lambda: (json.loads(lines.readline())["data_t"] or 0) > first["t"], "a newer look")
     assert server.poll() is None
 
 
-def test_a_second_server_of_the_same_run_is_refused_in_one_line_that_names_the_first(serving):
-    bench, run = serving
-    server, name = serve(bench, "--pid", str(run.pid))
+def test_a_second_server_of_the_same_run_is_refused_in_one_line_that_names_the_first(served):
+    bench, run, server, name = served
     again = bench.watch("serve", "--pid", str(run.pid), "--name", "other")
     assert again.returncode == 64
     (line,) = again.stderr.splitlines()
@@ -94,35 +120,8 @@ def test_a_second_server_of_the_same_run_is_refused_in_one_line_that_names_the_f
     assert f"dflash-watch attach {name}" in line
 
 
-def test_one_that_was_killed_is_replaced_and_its_agent_is_gone(serving):
-    bench, run = serving
-    server, name = serve(bench, "--pid", str(run.pid))
-    first_object(bench.start("attach", name, "--json"))
-    before = set(bench.at_work())
-    server.kill()
-    server.communicate()
-    gone = bench.watch("attach", name)
-    assert gone.returncode == 3
-    assert "no watcher is served here" in gone.stderr
-    again, same = serve(bench, "--pid", str(run.pid))
-    assert same == name
-    until(lambda: all(is_gone(pid) for pid in before), "the end of its agent")
-    assert again.poll() is None
-
-
-def test_lines_end_when_the_server_does_and_claim_nothing(serving):
-    bench, run = serving
-    server, name = serve(bench, "--pid", str(run.pid))
-    viewer = bench.start("attach", name, "--json")
-    first_object(viewer)
-    stopped(server)
-    _, told = viewer.communicate(timeout=LONG_S)
-    assert viewer.returncode == 3
-    assert told == f"dflash-watch: the watcher {name} has ended; nothing is known since\n"
-
-
-def test_a_server_on_a_pid_that_is_not_there_ends_and_leaves_no_name(serving):
-    bench, _ = serving
+def test_a_server_on_a_pid_that_is_not_there_ends_and_leaves_no_name(place):
+    bench = place
     shown = bench.watch("serve", "--pid", "4194303")
     assert shown.returncode == 3
     assert "no process 4194303" in shown.stderr.splitlines()[-1]
@@ -130,28 +129,29 @@ def test_a_server_on_a_pid_that_is_not_there_ends_and_leaves_no_name(serving):
 
 
 def test_without_a_runtime_directory_the_socket_lies_in_the_state_directory(serving):
+    """And its lines, as JSON, go to standard output."""
     bench, run = serving
     del bench.environment["XDG_RUNTIME_DIR"]
-    _, name = serve(bench, "--pid", str(run.pid))
+    server, name = serve(bench, "--pid", str(run.pid), "--json")
+    assert first_object(server)["verdict"] == "running"
     assert (bench.folder / "state" / "dflash-watch" / "serve" / f"{name}.sock").is_socket()
     assert first_object(bench.start("attach", name, "--json"))["verdict"] == "running"
 
 
-def test_with_no_folder_for_its_socket_it_says_which_it_tried(serving):
-    bench, run = serving
+def test_with_no_folder_for_its_socket_it_says_which_it_tried(place):
+    bench = place
     (bench.folder / "file").write_text("")
     blocked = str(bench.folder / "file")
     bench.environment.update(XDG_RUNTIME_DIR=blocked, XDG_STATE_HOME=blocked)
-    shown = bench.watch("serve", "--pid", str(run.pid))
+    shown = bench.watch("serve", "--pid", str(os.getpid()))
     assert shown.returncode == 3
     (line,) = shown.stderr.splitlines()
     assert line.count(blocked) == 2
     assert "no folder for the socket" in line
 
 
-def test_a_viewer_asks_for_stacks_and_cannot_end_the_server(serving):
-    bench, run = serving
-    _, name = serve(bench, "--pid", str(run.pid))
+def test_a_viewer_asks_for_stacks_and_cannot_end_the_server(served):
+    bench, _, _, name = served
     kept = bench.folder / "state" / "dflash-watch" / "incidents"
     viewer = socket_of(bench, name)
     viewer.sendall(b'{"op": "stacks"}\n{"op": "quit"}\n')
@@ -182,25 +182,7 @@ def test_it_uses_no_terminal_and_goes_on_when_its_lines_go_nowhere(serving):
     assert server.poll() is None
 
 
-def test_json_of_a_server_goes_to_standard_output(serving):
-    bench, run = serving
-    server, _ = serve(bench, "--pid", str(run.pid), "--json")
-    assert first_object(server)["verdict"] == "running"
-
-
-def test_a_viewer_that_is_stopped_does_not_keep_it_from_ending(serving):
-    bench, run = serving
-    server, name = serve(bench, "--pid", str(run.pid))
-    still = bench.start("attach", name, "--json")
-    first_object(still)
-    still.send_signal(signal.SIGSTOP)
-    stopped(server)
-    assert server.returncode == 0
-    still.send_signal(signal.SIGCONT)
-    assert run.poll() is None
-
-
-def test_after_a_kill_the_next_server_goes_on_with_the_same_incident(serving):
+def test_a_killed_server_leaves_nothing_and_the_next_goes_on_with_the_same_incident(serving):
     bench, run = serving
     hooked = bench.folder / "hooked"
     hook = f"sh -c 'echo $DFLASH_INCIDENT_KEY >> {hooked}'"
@@ -216,10 +198,15 @@ def test_after_a_kill_the_next_server_goes_on_with_the_same_incident(serving):
         lambda: any('"acknowledged": {"' in one.read_text() for one in state.glob("*.json")),
         "what a restart needs, on disk",
     )
+    before = bench.at_work()
     server.kill()
     server.communicate()
     link.close()
-    _, name = serve(bench, *words)
+    gone = bench.watch("attach", name)
+    assert (gone.returncode, "no watcher is served here" in gone.stderr) == (3, True)
+    _, same = serve(bench, *words)
+    assert same == name
+    until(lambda: all(is_gone(pid) for pid in before), "the end of its agent and its viewers")
     told = first_object(bench.start("attach", name, "--json"))
     assert (told["verdict"], told["failure"]) == ("stalled", "process-stopped")
     assert told["acknowledged"] is True
