@@ -8,6 +8,7 @@ several watchers may write into one file. A disk that takes nothing costs lines,
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -20,7 +21,7 @@ from dflash_events.secrets import mask_tree
 
 from dflash_watch.clock import Clock
 from dflash_watch.outlet import Outlet
-from dflash_watch.private import make_folder, open_private
+from dflash_watch.private import make_folder, open_private, open_regular
 from dflash_watch.readers.lines import escaped
 
 NAME = "journal.jsonl"
@@ -98,7 +99,7 @@ class JournalFile:
             written = os.write(descriptor, head + data)
             self._is_torn = written < len(head + data) and written > 0
             if written < len(head + data):
-                raise OSError(28, "No space left on device")
+                raise OSError(errno.ENOSPC, "No space left on device")
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -159,7 +160,7 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
     for one in (older(path), path):
         if not one.exists():
             continue
-        with one.open("rb") as file:
+        with open_regular(one) as file:
             while line := file.readline(LONGEST_LINE):
                 try:
                     entry = json.loads(line)

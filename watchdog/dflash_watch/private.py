@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 
 def make_folder(path: Path) -> None:
@@ -56,6 +57,19 @@ def open_private(path: Path, flags: int, *, any_kind: bool = False) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file for reading, whoever's it is; never waits for a pipe that nobody writes.
+
+    Raises:
+        OSError: no regular file, or it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 def _check(descriptor: int, *, any_kind: bool) -> None:

@@ -133,6 +133,8 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path, kind, caplog):
     Journal(file, SystemClock(), "here")("stacks", "asked")
     assert file.close(LONG_S)
     assert len(caplog.records) == 1
+    with pytest.raises(OSError, match="not a regular file"):
+        list(read_journal(path))
 
 
 def test_without_a_file_nothing_is_kept():

@@ -1,6 +1,7 @@
 """`incidents`: the list and one report, from folders on disk."""
 
 import json
+import os
 
 import msgspec
 import pytest
@@ -145,6 +146,14 @@ def test_the_journal_as_json_is_the_entries_themselves(kept, capfd):
     (kept / "journal.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ENTRIES))
     assert run(kept, "--journal", "--json") == 0
     assert [json.loads(line) for line in capfd.readouterr().out.splitlines()] == ENTRIES
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_journal_that_is_no_file_is_one_line_and_not_waited_for(tmp_path, capfd, make):
+    make(tmp_path / "journal.jsonl")
+    assert run(tmp_path, "--journal") == 64
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "journal.jsonl: not a regular file; is it yours" in line
 
 
 def test_a_journal_that_is_not_there_is_said(tmp_path, capfd):

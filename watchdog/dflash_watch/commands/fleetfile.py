@@ -6,7 +6,6 @@ means, and is refused, as it is there; paths of this machine are taken from the 
 
 from __future__ import annotations
 
-import os
 import tomllib
 from argparse import Namespace
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from dflash_watch.commands.values import did_you_mean
 from dflash_watch.commands.watch import build_hook
 from dflash_watch.errors import UsageError
 from dflash_watch.hook import Hook
+from dflash_watch.private import open_regular
 
 RUNS = "run"
 MOST_RUNS, MOST_BYTES = 200, 1 << 20
@@ -69,7 +69,7 @@ def read_fleet(path: Path, environment: Mapping[str, str]) -> list[Member]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a pipe must not be waited for
+        with open_regular(path) as file:
             text = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="name a fleet file") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +54,24 @@ def show_journal(path: Path, *, as_json: bool) -> None:
         UsageError: it cannot be read.
     """
     count = 0
-    try:
-        for entry in read_journal(path):
-            write_line(escaped(json.dumps(entry)) if as_json else journal_row(entry))
-            count += 1
-    except PermissionError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint="it is its owner's only") from error
+    for entry in journal_of(path):
+        write_line(escaped(json.dumps(entry)) if as_json else journal_row(entry))
+        count += 1
     if not count and not as_json:
         write_line(f"nothing noted in {path}")
+
+
+def journal_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Its entries.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        yield from read_journal(path)
+    except OSError as error:
+        hint = "is it yours, and a file?"
+        raise UsageError(f"{path}: {error.strerror}", hint=hint) from error
 
 
 def journal_row(entry: Mapping[str, Any]) -> str:

@@ -10,13 +10,12 @@ import contextlib
 import json
 import logging
 import os
-import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dflash_watch.private import make_folder, open_private
+from dflash_watch.private import make_folder, open_private, open_regular
 
 MOST_BYTES = 1 << 20
 SCHEMA = 1
@@ -28,11 +27,7 @@ logger = logging.getLogger(__name__)
 def read_stored(path: Path) -> dict[str, Any]:
     """What lies there, never waiting for it; empty when it is nothing of ours."""
     try:
-        # A pipe is opened at once, and is no regular file.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
-            seen = os.fstat(file.fileno())
-            if not stat.S_ISREG(seen.st_mode):
-                return {}
+        with open_regular(path) as file:
             content = file.read(MOST_BYTES + 1)
     except OSError:
         return {}
