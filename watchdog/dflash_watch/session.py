@@ -7,7 +7,6 @@ Trouble on the way is a `LinkChange`, never a statement about the run.
 from __future__ import annotations
 
 import queue
-import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -18,12 +17,12 @@ import msgspec
 
 from dflash_watch.clock import Clock
 from dflash_watch.errors import UsageError, WatchError
-from dflash_watch.frame import PROTOCOL, PROTOCOL_MIN, Frame, Hello, LinkChange, Record, StackSample
+from dflash_watch.frame import Frame, Hello, LinkChange, Record, StackSample
 from dflash_watch.journal import Note, note_nothing
 from dflash_watch.offer import ToolOffer
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.transport import way
-from dflash_watch.transport.agent_link import WATCHER_PATIENCE_S, AgentLink, Entering
+from dflash_watch.transport.agent_link import AgentLink, Entering, agent_config
 from dflash_watch.transport.ask import Ask, ask_on_terminal, remembering
 from dflash_watch.transport.backoff import STEADY_S, delay_s
 from dflash_watch.transport.base import Host, Reason, Stream, TransportError
@@ -34,7 +33,6 @@ from dflash_watch.transport.program import Program, build_program
 _WAIT_S = 0.1
 _LOOK_S = 5.0
 _QUEUE = 300
-_MAX_LIFE_S = 7 * 86400.0
 _STACKS_S = 30.0
 _CONTAINER = (Reason.CONTAINER_FROZEN, Reason.CONTAINER_STOPPED, Reason.CONTAINER_MISSING)
 
@@ -224,15 +222,8 @@ class Session:
 
     def _config(self) -> dict[str, Any]:
         target = self._target._asdict()
-        return {
-            "protocol": PROTOCOL,
-            "protocol_min": PROTOCOL_MIN,
-            "nonce": secrets.token_hex(8),
-            "every_s": self._every_s,
-            "target": {key: value for key, value in target.items() if value is not None},
-            "max_life_s": _MAX_LIFE_S,
-            "watcher_patience_s": WATCHER_PATIENCE_S,
-        }
+        told = {key: value for key, value in target.items() if value is not None}
+        return {**agent_config(self._every_s), "target": told}
 
     def _take(self, data: bytes, program: Program) -> None:
         record = read_word(data, self._place.label())

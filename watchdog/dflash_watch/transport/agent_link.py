@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import secrets
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from dflash_watch.frame import PROTOCOL, PROTOCOL_MIN
 from dflash_watch.place import Place
 from dflash_watch.transport import entries
 from dflash_watch.transport.base import STATUS_S, Reason, Stream, TransportError, plain, status_soon
@@ -18,6 +20,7 @@ from dflash_watch.transport.wire import WireReader, render_request, render_start
 PING_EVERY_S = 2.0
 WATCHER_PATIENCE_S = 60.0
 """After so long without a word of ours the agent ends."""
+MAX_LIFE_S = 7 * 86400.0
 SILENCE_S = 8.0
 """Nothing heard for so long, with a question open: the way is lost."""
 DEAF_S = 20.0
@@ -26,8 +29,6 @@ SLEPT_S = 2.0
 """Longer between two steps than they take: we did not look, and nobody was silent."""
 START_S = 20.0
 """Until the first record: log in, find a Python, load the agent."""
-
-
 _REPLIES = (b'{"type":"reply"', b'{"type": "reply"')
 
 
@@ -70,6 +71,18 @@ class Entering:
             error = better
         self._silent += 1
         return error
+
+
+def agent_config(every_s: float) -> dict[str, Any]:
+    """What the configuration of every agent says (docs/frames.md), with a nonce of its own."""
+    return {
+        "protocol": PROTOCOL,
+        "protocol_min": PROTOCOL_MIN,
+        "nonce": secrets.token_hex(8),
+        "every_s": every_s,
+        "max_life_s": MAX_LIFE_S,
+        "watcher_patience_s": WATCHER_PATIENCE_S,
+    }
 
 
 class AgentLink:

@@ -6,17 +6,16 @@ one `HostFrame` with a gap `container-host`, and no reason to be blind.
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from dflash_watch.clock import Clock
 from dflash_watch.errors import WatchError
-from dflash_watch.frame import PROTOCOL, PROTOCOL_MIN, Gap, Hello, HostFrame
+from dflash_watch.frame import Gap, Hello, HostFrame
 from dflash_watch.place import Place
 from dflash_watch.transport import entries
-from dflash_watch.transport.agent_link import WATCHER_PATIENCE_S, AgentLink
+from dflash_watch.transport.agent_link import AgentLink, agent_config
 from dflash_watch.transport.base import Host, Reason, TransportError
 from dflash_watch.transport.greeting import agree, read_word
 from dflash_watch.transport.openssh import OpenSshHost
@@ -27,7 +26,6 @@ ENTRIES = frozenset({"pct", "docker", "podman", "incus", "nsenter"})
 EVERY_S = 1.0
 STEP_S = 1.0
 OPEN_S = 10.0
-MOST_LIFE_S = 7 * 86400.0
 AGAIN_S = 60.0
 """Pause before another attempt after one that failed."""
 SOURCE = "container-host"
@@ -58,11 +56,7 @@ def host_config(place: Place, hello: Hello) -> dict[str, Any]:
     }
     if place.entry == "pct":
         container["lock_file"] = f"/etc/pve/lxc/{arg}.conf"  # the name is digits: entries.py
-    return {
-        "protocol": PROTOCOL, "protocol_min": PROTOCOL_MIN, "nonce": secrets.token_hex(8),
-        "every_s": EVERY_S, "max_life_s": MOST_LIFE_S, "role": "host", "container": container,
-        "watcher_patience_s": WATCHER_PATIENCE_S,
-    }  # fmt: skip
+    return {**agent_config(EVERY_S), "role": "host", "container": container}
 
 
 class HostSide:
