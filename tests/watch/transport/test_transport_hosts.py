@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from dflash_watch.place import Place
-from dflash_watch.transport import way
+from dflash_watch.transport import ssh_connect, way
 from dflash_watch.transport.base import Host, Reason, Reply, TransportError, run
 from dflash_watch.transport.local import LocalHost
 from dflash_watch.transport.ssh import SshHost
@@ -120,6 +121,36 @@ def test_a_port_where_somebody_listens_who_is_no_sshd() -> None:
         error = _refusal(Place(host="127.0.0.1", port=port, connect_timeout_s=1.0))
     assert error.reason is Reason.TIMEOUT
     assert "no SSH banner" in str(error)
+
+
+@pytest.mark.ssh
+def test_a_machine_without_a_free_descriptor_cannot_connect_now_and_may_later(
+    sshd: Sshd,
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(TransportError, match="this machine cannot connect") as raised:
+            ssh_connect.connect(_place(sshd))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not raised.value.permanent
+
+
+@pytest.mark.ssh
+def test_a_new_host_key_that_cannot_be_kept_is_told_with_its_file(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    known = tmp_path / "file" / "known_hosts"
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host box\n  UserKnownHostsFile {known}\n  GlobalKnownHostsFile none\n"
+        f"Include {sshd.ssh_config}\n"
+    )
+    place = _place(sshd, ssh_config=str(config), accept_new_host_keys=True)
+    with pytest.raises(TransportError, match=f"cannot connect: .*{tmp_path}/file"):
+        way.open_host(place)
 
 
 @pytest.mark.ssh

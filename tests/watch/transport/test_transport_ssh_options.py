@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from dflash_watch.place import Place
+from dflash_watch.transport import ssh_options
 from dflash_watch.transport.base import Reason, TransportError
 from dflash_watch.transport.ssh_options import SshOptions, fetch_options
 
@@ -122,3 +123,15 @@ def test_a_broken_file_is_named_with_its_line(tmp_path: Path) -> None:
 def test_options_are_plain_values() -> None:
     options = SshOptions(alias="a", hostname="a", port=22, user="u")
     assert msgspec.json.decode(msgspec.json.encode(options), type=SshOptions) == options
+
+
+def test_a_command_of_the_configuration_that_hangs_is_an_attempt_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Match exec` asks a network that is gone, of all moments when the connection was lost."""
+    monkeypatch.setattr(ssh_options, "_RESOLVE_TIMEOUT_S", 0.3)
+    config = tmp_path / "config"
+    config.write_text('Match exec "sleep 5"\n  User somebody\n')
+    with pytest.raises(TransportError, match="Match exec") as raised:
+        fetch_options(Place(host="box", ssh_config=str(config)))
+    assert not raised.value.permanent

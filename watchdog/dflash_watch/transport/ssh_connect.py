@@ -32,9 +32,15 @@ def connect(place: Place, ask: Ask = ask_nobody, say: Say = lambda _: None) -> S
         TransportError: one clear line with its class.
     """
     say("resolve")
-    options = fetch_options(place)
-    say("ssh")
-    return _connect(options, place, ask)
+    try:
+        options = fetch_options(place)
+        say("ssh")
+        return _connect(options, place, ask)
+    except TransportError:
+        raise
+    except (OSError, RuntimeError) as error:  # no descriptor, process, thread or room left here
+        text = f"{place.host}: this machine cannot connect: {error}"
+        raise TransportError(Reason.LOST, text) from error
 
 
 def _connect(options: SshOptions, place: Place, ask: Ask, before: SshHost | None = None) -> SshHost:
@@ -47,7 +53,7 @@ def _connect(options: SshOptions, place: Place, ask: Ask, before: SshHost | None
         transport = _negotiate(options, link, timeout_s)
         check_host_key(options, transport.get_remote_server_key(), place)
         authenticate(transport, options, ask)
-    except TransportError:
+    except (OSError, RuntimeError):
         if transport is not None:
             transport.close()
         if before is not None:

@@ -71,6 +71,12 @@ def fetch_options(place: Place) -> SshOptions:
         values = parse_resolved(_ssh_g(place, user))
     except FileNotFoundError:
         values = _without_openssh(place, user)
+    except subprocess.TimeoutExpired:
+        raise TransportError(
+            Reason.TIMEOUT,
+            f"{host}: ssh -G did not answer in {_RESOLVE_TIMEOUT_S:.0f} s: a command of Match exec"
+            " or a name lookup (CanonicalizeHostname) in ssh_config hangs",
+        ) from None
     return build_options(host, values)
 
 
