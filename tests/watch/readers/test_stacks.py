@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,19 @@ def spin():
     while True:
         pass
 jobs = [(cross, locks), (cross, locks[::-1]), (take, ()), (spin, ())]
-for i, (work, args) in enumerate(jobs):
-    threading.Thread(target=work, args=args, name=f"{work.__name__}-{i}", daemon=True).start()
+threads = [
+    threading.Thread(target=work, args=args, name=f"{work.__name__}-{i}", daemon=True)
+    for i, (work, args) in enumerate(jobs)
+]
+for thread in threads:
+    thread.start()
+def all_stand():
+    frames = sys._current_frames()
+    leaves = [frames[one.ident] for one in threads]
+    crossed = all(one.f_lineno - one.f_code.co_firstlineno == 3 for one in leaves[:2])
+    return crossed and [one.f_code.co_name for one in leaves] == ["cross", "cross", "wait", "spin"]
+while not all_stand():
+    time.sleep(0.01)
 print("up", flush=True)
 time.sleep(1000)
 """
@@ -55,7 +65,6 @@ def hanging() -> subprocess.Popen[str]:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
-    time.sleep(0.3)
     yield process
     process.kill()
     process.communicate()
@@ -82,9 +91,12 @@ def test_real_threads_are_read_from_the_text_of_py_spy(hanging: subprocess.Popen
 
 def test_real_threads_are_read_from_a_dump_of_faulthandler(hanging: subprocess.Popen[str]) -> None:
     hanging.send_signal(signal.SIGUSR1)
-    time.sleep(0.5)
-    hanging.kill()
-    seen = parse_stacks(hanging.communicate()[1], pid=hanging.pid)
+    assert hanging.stderr is not None
+    text = ""
+    while not text.endswith("in <module>\n"):  # the main thread comes last
+        text += (line := hanging.stderr.readline())
+        assert line, text
+    seen = parse_stacks(text, pid=hanging.pid)
     assert seen is not None
     assert seen.tool == "faulthandler"
     waits = sorted(wait_reason(one) for one in seen.threads)
