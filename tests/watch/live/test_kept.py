@@ -14,7 +14,7 @@ from dflash_watch.commands.context import state_dir
 from dflash_watch.commands.kept import Kept, KeptKeeper, kept_path, read_kept
 from dflash_watch.commands.memory import Memory
 from dflash_watch.commands.request import Request
-from dflash_watch.commands.stored import forget_oldest, read_stored, write_stored
+from dflash_watch.commands.stored import MOST_FILES, forget_oldest, read_stored, write_stored
 from dflash_watch.model import Incident, IncidentStage, RunOptions, Severity, Verdict
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.remembered import Remembered
@@ -184,6 +184,18 @@ def test_a_folder_that_was_whole_when_its_watcher_was_killed_is_not_written_agai
     )
     keeper.note(remembered(), {}, {})
     keeper.close(LONG_S)
-    memory = Memory(request, folder, SystemClock())
+    memory = Memory(request, folder, SystemClock(), is_kept=True)
     assert memory.kept.remembered == remembered()
     assert memory.settled() == ({"gil-held/run@5": str(path)} if is_whole else {})
+
+
+@pytest.mark.parametrize(("is_kept", "left"), [(True, MOST_FILES), (False, MOST_FILES + 3)])
+def test_a_dry_run_forgets_nothing_of_others(tmp_path, monkeypatch, is_kept, left):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    limits = state_dir() / "limits"
+    limits.mkdir(parents=True)
+    for number in range(MOST_FILES + 3):
+        (limits / f"{number}.json").touch()
+    request = Request(place=Place(), target=TargetChoice(pid=7), options=RunOptions())
+    Memory(request, tmp_path / "incidents", SystemClock(), is_kept=is_kept)
+    assert len(list(limits.iterdir())) == left

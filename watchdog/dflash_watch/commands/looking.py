@@ -84,36 +84,39 @@ def open_run(
         told=read_told(shared.file.path, label, clock) if hook is not None else None,
         stale_s=max(STALE_S, 2.5 * request.every_s),
     )
-    memory = Memory(request, shared.folder, clock)
+    memory = Memory(request, shared.folder, clock, is_kept=not given.dry_run)
     shelf = build_shelf(request, shared, note, dry_run=given.dry_run)
     shelf.settle(memory.settled())
-    engine = Engine(
-        request.options,
-        shared.playbooks,
-        limits=memory.limits,
-        profiles=memory.profiles,
-        remembered=memory.kept.remembered,
-    )
+    engine = build_engine(request, shared, memory)
     recorder = Recorder(given.record, request.options, clock) if given.record else None
     live = Live(session, engine, clock, actions=actions, record=recorder, keeper=shelf)
     live.acknowledged |= memory.kept.acknowledged
 
-    def remember() -> None:
-        if not given.dry_run:
-            memory.save(engine, shelf.paths(), live.acknowledged)
+    def remember(_snapshot: Snapshot | None = None) -> None:
+        memory.save(engine, shelf.paths(), live.acknowledged)
 
-    live.attach(lambda _snapshot: remember())
+    live.attach(remember)
     try:
         yield Look(live=live, target=request.target, actions=actions)
     finally:
         actions.close()
         shelf.close(CLOSE_S)
         remember()
-        if not given.dry_run:
-            memory.close(engine, CLOSE_S)
+        memory.close(engine, CLOSE_S)
         if recorder is not None:
             recorder.close(CLOSE_S)
         session.close()
+
+
+def build_engine(request: Request, shared: Shared, memory: Memory) -> Engine:
+    """An engine that goes on from what an earlier watcher left."""
+    return Engine(
+        request.options,
+        shared.playbooks,
+        limits=memory.limits,
+        profiles=memory.profiles,
+        remembered=memory.kept.remembered,
+    )
 
 
 def build_shelf(request: Request, shared: Shared, note: Note, *, dry_run: bool) -> Shelf:

@@ -28,18 +28,19 @@ class Memory:
         request: what is watched.
         folder: of incidents.
         clock: this machine's.
+        is_kept: save anything; a dry run reads only.
     """
 
-    def __init__(self, request: Request, folder: Path, clock: Clock) -> None:
+    def __init__(self, request: Request, folder: Path, clock: Clock, *, is_kept: bool) -> None:
         state = state_dir()
         limits = limits_path(state, request.place, request.target)
         profiles = profiles_path(state)
         kept = kept_path(state, request.place, request.target, folder)
-        self._folder = folder
+        self._folder, self._is_kept = folder, is_kept
         self.limits, self.profiles = read_limits(limits), read_profiles(profiles)
         self.kept = read_kept(kept)
         self._limits, self._kept = LimitsKeeper(limits, clock, profiles), KeptKeeper(kept, clock)
-        for path in (limits, kept):
+        for path in (limits, kept) if is_kept else ():
             forget_oldest(path.parent)
 
     def settled(self) -> dict[str, str | None]:
@@ -55,10 +56,14 @@ class Memory:
         self, engine: Engine, paths: Mapping[str, str | None], acknowledged: Mapping[str, float]
     ) -> None:
         """What changed; never blocks."""
+        if not self._is_kept:
+            return
         self._limits.note(engine.limits)
         self._kept.note(engine.remembered, paths, acknowledged)
 
     def close(self, engine: Engine, timeout_s: float) -> None:
         """Let the last of it through."""
+        if not self._is_kept:
+            return
         self._kept.close(timeout_s)
         self._limits.close(engine.limits, timeout_s, engine.profile)
