@@ -58,6 +58,8 @@ class StepGap:
     over_s: float
 
 
+UNTOLD_S = 10.0
+"""Events and beats of a step come with its line in the log, or within so long of it."""
 RANKS_APART = 10
 """Steps by which ranks that write one log may differ in one look; a larger fall is a new start."""
 
@@ -96,6 +98,8 @@ class Progress:
         self._main_series: str | None = None
         self._evaluated_t: float | None = None
         """When a bar that counts an evaluation last moved."""
+        self._told_t = 0.0
+        """Of the newest step by events or beats."""
         self._sign_t = 0.0
         """When a phase was last seen in stacks, or by what the process tree does."""
 
@@ -140,13 +144,21 @@ class Progress:
             self.loss = told.newest.get("loss")
         self._take_beats(window)
         for fact in window.logs.fresh:
-            if isinstance(fact, StepSeen) and not window.tells_steps:
+            if isinstance(fact, StepSeen) and (not window.tells_steps or self._is_untold(fact)):
                 self._take_log_step(window, fact)
                 if fact.series == self._main_series:
                     self.total_steps = fact.total or self.total_steps
                 self.loss = fact.loss if fact.loss is not None else self.loss
         if self.total_steps is None:
             self.total_steps = window.manifest.get("total_steps")
+
+    def _is_untold(self, fact: StepSeen) -> bool:
+        """The log goes on with a step that the run's own words should have told by now.
+
+        A full disk under events.jsonl ends events and beats, not the training.
+        """
+        silent_s = fact.t - self._told_t
+        return fact.step is not None and fact.step > (self.step or 0) and silent_s > UNTOLD_S
 
     def _take_log_step(self, window: Window, fact: StepSeen) -> None:
         """A number in the log moved; an unnamed one is believed when it keeps moving."""
@@ -185,6 +197,8 @@ class Progress:
             self.first_step_t = t
         last_t, before = self.last_step_t, self.step or 0
         anew = source == "log" and step < before - RANKS_APART  # the log of several starts
+        if source != "log":
+            self._told_t = max(self._told_t, t)
         if last_t is None or t > last_t or (t == last_t and (step > before or anew)):
             self.last_step_t, self.source = t, source
             if not self.pace or t - self.pace[-1][0] >= 5.0:

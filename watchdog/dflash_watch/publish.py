@@ -76,7 +76,7 @@ class Publisher:
 
 
 def read_commands(lines: IO[bytes]) -> Iterator[Mapping[str, Any]]:
-    """Commands until the end; what is no JSON object is passed over."""
+    """Commands until the end; what is none is passed over."""
     while True:
         try:
             line = lines.readline(MAX_COMMAND_BYTES)
@@ -88,7 +88,7 @@ def read_commands(lines: IO[bytes]) -> Iterator[Mapping[str, Any]]:
             command = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(command, dict):
+        if isinstance(command, dict) and isinstance(command.get("op"), str):
             yield command
 
 

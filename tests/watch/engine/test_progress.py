@@ -14,7 +14,7 @@ from dflash_watch.detectors.examples import (
     thread,
     worker,
 )
-from dflash_watch.frame import StackFrame, ThreadStack
+from dflash_watch.frame import RunSample, StackFrame, ThreadStack
 from dflash_watch.phases import phase_of_stacks
 from dflash_watch.progress import Progress
 from dflash_watch.readers.logtext import LogReader
@@ -124,3 +124,27 @@ def test_importing_torch_is_loading_though_its_compiler_is_among_the_frames():
         ),
     )
     assert phase_of_stacks(stacks("A", 1, importing)) == "loading"
+
+
+def test_steps_in_the_log_count_when_a_run_that_told_its_steps_tells_no_more():
+    manifest = {"process": {"pid": PID}}
+    run = RunSample(state="found", how="run-dir", root_pid=PID, manifest=manifest)
+    told = {"kind": "throughput", "seq": 1, "t": T0 + 1, "step": 3, "tokens_per_s": 9.0}
+
+    def events(i: int):
+        return (told,) if i == 1 else ()
+
+    lines = frames(40, run=run, events=events, logs=lambda i: log(f"step {i + 2} loss 2.0\n"))
+    _, early = follow(*lines[:8])
+    assert (early.step, early.source) == (3, "events")
+    _, late = follow(*lines)
+    assert (late.step, late.source, late.last_step_t) == (41, "log", T0 + 39)
+
+
+@pytest.mark.parametrize("bad", [{}, {"code": "zero", "reason": 5}, {"code": None, "reason": "?"}])
+def test_an_exit_event_that_tells_no_end_is_none(bad):
+    window, _ = follow(*frames(3, events=({"kind": "exit", "seq": 1, "t": T0, **bad},)))
+    assert window.told.exit is None
+    good = {"kind": "exit", "seq": 1, "t": T0, "code": None, "reason": "stopped"}
+    window, _ = follow(*frames(3, events=(good,)))
+    assert window.told.exit is not None

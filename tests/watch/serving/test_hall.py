@@ -215,3 +215,13 @@ def test_the_only_server_needs_no_name_and_several_are_listed_with_what_to_type(
 
 def test_nothing_is_found_where_nothing_is(tmp_path):
     assert find_servers([tmp_path / "nowhere", tmp_path]) == []
+
+
+@pytest.mark.parametrize(
+    "bad", [b'{"op": ["stacks"]}', b'{"op": {}}', b'{"op": null}', b"{}", b"[" * 9000, b"\xff\0"]
+)
+def test_an_order_that_is_none_costs_nothing_and_the_next_one_counts(house, bad):
+    link = house.come()
+    link.sendall(bad + b'\n{"op": "retry"}\n')
+    until(lambda: house.orders, "the order behind it")
+    assert house.orders == [{"op": "retry"}]

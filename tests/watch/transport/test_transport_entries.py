@@ -291,3 +291,11 @@ def test_another_user_than_root_goes_through_sudo_that_never_asks(
         argv = [*nobody, "env", f"PATH={folder}:/usr/bin:/bin", *script]
         reply = run(LocalHost(), argv, 10)
     assert (reply.status, reply.out) == (status, out)
+
+
+@pytest.mark.parametrize("number", [1, 9, 15])
+def test_what_was_killed_before_it_spoke_is_tried_again(number):
+    error = read_failure("box", "Killed", "", 128 + number)
+    assert (error.reason, error.permanent) == (Reason.LOST, False)
+    assert f"killed by signal {number} before the agent spoke" in str(error)
+    assert read_failure("box", "", "", 255).permanent

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dflash_watch.transport.base import Reason, TransportError, plain
 
+MOST_SIGNALS = 64
 # Read from top to bottom; 1, 2, 126, 127 and 255 mean different things to each tool.
 _FAILURES: Sequence[tuple[str, Reason, str]] = (
     (r"DFLASH-NO-PYTHON", Reason.NO_PYTHON, "no Python 3.8 or newer there"),
@@ -54,4 +55,7 @@ def read_failure(where: str, stderr: str, noise: str, status: int | None) -> Tra
             return TransportError(reason, text, hint=hint)
     code = "was cut off" if status is None else f"ended with status {status}"
     reason = Reason.LOST if status is None else Reason.ENTRY_FAILED
+    if status is not None and 128 < status <= 128 + MOST_SIGNALS:
+        # Memory ran short, or somebody hit the wrong process: the next one may live.
+        reason, code = Reason.LOST, f"was killed by signal {status - 128}"
     return TransportError(reason, f"{where}: the entry {code} before the agent spoke{said}")

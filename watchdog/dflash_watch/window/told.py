@@ -12,6 +12,8 @@ from dflash_watch.window.intake import clean_event
 from dflash_watch.window.speed import Throughput
 
 KEPT = 100
+HOW_IT_ENDS = ("done", "failed", "stopped")
+"""An exit event tells one of these, or a code: else it is none."""
 LAST_STEP_S = 5.0
 """A step may be told so long after the exit event: both are on their way at once."""
 
@@ -90,7 +92,7 @@ class Told:
             case "quality":
                 if event.get("acceptance_length") is not None:
                     self.quality.append(event)
-            case "exit":
+            case "exit" if event.get("reason") in HOW_IT_ENDS or isinstance(event.get("code"), int):
                 self.exit = event
 
     def _report(self, event: Event, t: float) -> None:
