@@ -199,3 +199,19 @@ def test_a_dry_run_forgets_nothing_of_others(tmp_path, monkeypatch, is_kept, lef
     request = Request(place=Place(), target=TargetChoice(pid=7), options=RunOptions())
     Memory(request, tmp_path / "incidents", SystemClock(), is_kept=is_kept)
     assert len(list(limits.iterdir())) == left
+
+
+def test_a_disk_that_was_full_for_a_while_costs_that_while_only(tmp_path, caplog):
+    folder = tmp_path / "watches"
+    folder.write_text("a file where the folder should be")
+    keeper = KeptKeeper(folder / "a.json", SystemClock())
+    keeper.note(remembered(), {}, {"k": 1.0})
+    end_s = time.monotonic() + LONG_S
+    while "a restart will not know" not in caplog.text:
+        assert time.monotonic() < end_s, "never said"
+        time.sleep(0.01)
+    folder.unlink()
+    keeper.note(remembered(), {remembered().incident.key: "/there"}, {})
+    keeper.close(LONG_S)
+    assert read_kept(folder / "a.json").remembered == remembered()
+    assert caplog.text.count("a restart will not know") == 1

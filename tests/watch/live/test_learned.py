@@ -14,6 +14,7 @@ from dflash_watch.commands.learned import (
     read_limits,
     read_profiles,
 )
+from dflash_watch.commands.stored import Writer
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.place import Place, TargetChoice
 from dflash_watch.profiles import Profile
@@ -142,3 +143,13 @@ def test_what_a_later_version_learned_is_neither_understood_nor_overwritten(tmp_
     keeper = LimitsKeeper(limits, SystemClock(), profiles)
     keeper.close(learned(), 5, ("mine", Profile(limit_s=1.0, steps=9, phases={}, used_t=5.0)))
     assert limits.read_text() == profiles.read_text() == newer
+
+
+def test_limits_are_kept_again_once_the_disk_takes_them(tmp_path):
+    path = limits_path(tmp_path, HERE, RUN)
+    (tmp_path / "limits").write_text("a file where the folder should be")
+    writer = Writer("learned limits not kept")
+    writer.put(path, learned().to_data())
+    (tmp_path / "limits").unlink()
+    writer.put(path, learned().to_data())
+    assert read_limits(path) is not None

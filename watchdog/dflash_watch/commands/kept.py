@@ -7,7 +7,6 @@ that a watcher that is killed loses no more. The engine drops what belongs to an
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import msgspec
 
 from dflash_watch.clock import Clock
 from dflash_watch.commands.learned import watch_key
-from dflash_watch.commands.stored import SCHEMA, is_newer, read_stored, set_aside, write_stored
+from dflash_watch.commands.stored import SCHEMA, Writer, is_newer, read_stored, set_aside
 from dflash_watch.model import Record
 from dflash_watch.outlet import Outlet
 from dflash_watch.place import Place, TargetChoice
@@ -24,7 +23,6 @@ from dflash_watch.remembered import Remembered
 
 SAVE_EVERY_S = 0.9
 """With each look: they come once a second."""
-logger = logging.getLogger(__name__)
 
 
 class Kept(Record, frozen=True, kw_only=True):
@@ -68,6 +66,7 @@ class KeptKeeper:
         self._path, self._clock = path, clock
         self._saved_s = self._saved_t = float("-inf")
         self._saved: tuple[object, ...] | None = None
+        self._writer = Writer("a restart will not know of what was seen")
         self._outlet: Outlet[Kept] = Outlet("kept", self._write, capacity=1)
 
     def note(
@@ -97,9 +96,5 @@ class KeptKeeper:
         self._outlet.close(timeout_s)
 
     def _write(self, kept: Kept) -> None:
-        try:
-            data: dict[str, Any] = msgspec.to_builtins(kept)
-            write_stored(self._path, data)
-        except OSError as error:
-            logger.warning("a restart will not know of what was seen: %s", error)
-            raise
+        data: dict[str, Any] = msgspec.to_builtins(kept)
+        self._writer.put(self._path, data)

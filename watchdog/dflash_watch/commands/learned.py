@@ -7,7 +7,6 @@ belongs to another run. Profiles of commands are kept for later runs of them.
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 
 from dflash_watch.clock import Clock
-from dflash_watch.commands.stored import SCHEMA, is_newer, read_stored, write_stored
+from dflash_watch.commands.stored import SCHEMA, Writer, is_newer, read_stored
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.outlet import Outlet
 from dflash_watch.place import Place, TargetChoice
@@ -27,7 +26,6 @@ MOST_PROFILES = 100
 """Commands remembered; those not seen for longest are forgotten."""
 _PROFILES = threading.Lock()
 """Runs of one process share the file of profiles."""
-logger = logging.getLogger(__name__)
 
 
 def watch_key(place: Place, target: TargetChoice) -> str:
@@ -75,6 +73,7 @@ class LimitsKeeper:
         self._path, self._clock, self._profiles = path, clock, profiles
         self._saved_s = clock.monotonic_s()
         self._saved: dict[str, Any] = {}
+        self._writer = Writer("learned limits not kept")
         self._outlet: Outlet[dict[str, Any]] = Outlet("limits", self._write, capacity=1)
 
     def note(self, limits: LearnedLimits) -> None:
@@ -100,18 +99,11 @@ class LimitsKeeper:
 
     def _write(self, data: dict[str, Any]) -> None:
         profile = data.pop("profile", None)
-        self._put(self._path, data)
+        self._writer.put(self._path, data)
         if profile is not None and self._profiles is not None:
             key, one = profile
             with _PROFILES:
                 known = {**read_profiles(self._profiles), key: one}
                 newest = sorted(known.items(), key=lambda kept: kept[1].used_t)[-MOST_PROFILES:]
                 told = {name: msgspec.to_builtins(kept) for name, kept in newest}
-                self._put(self._profiles, {"schema": SCHEMA, "profiles": told})
-
-    def _put(self, path: Path, data: dict[str, Any]) -> None:
-        try:
-            write_stored(path, data)
-        except OSError as error:
-            logger.warning("learned limits not kept: %s", error)
-            raise
+                self._writer.put(self._profiles, {"schema": SCHEMA, "profiles": told})

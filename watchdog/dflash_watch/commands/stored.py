@@ -78,6 +78,29 @@ def write_stored(path: Path, data: Mapping[str, Any]) -> None:
         raise
 
 
+class Writer:
+    """Writes such files; says once why it cannot, and tries again with the next.
+
+    Args:
+        lost: for people, what is lost meanwhile.
+    """
+
+    def __init__(self, lost: str) -> None:
+        self._lost, self._refused = lost, 0
+
+    def put(self, path: Path, data: Mapping[str, Any]) -> None:
+        """Put it in place; a full disk lasts as long as it lasts, and no longer."""
+        try:
+            write_stored(path, data)
+        except OSError as error:
+            number = error.errno or -1
+            if number != self._refused:
+                logger.warning("%s: %s", self._lost, error)
+            self._refused = number
+        else:
+            self._refused = 0
+
+
 def forget_oldest(folder: Path, most: int = MOST_FILES) -> None:
     """Keep the newest files only; what a killed process had half written goes with the rest."""
     try:
