@@ -19,7 +19,7 @@ from dflash_watch.place import Place
 from e2e.places.container import Container
 from e2e.places.fixtures import Proxmox
 from e2e.places.sshd import Sshd
-from watch.transport.stand_in import MARK, Watcher, is_frame, is_link, watching
+from watch.transport.stand_in import MARK, Watcher, is_frame, is_link, stand_in, watching
 
 
 def _agents() -> list[int]:
@@ -54,6 +54,18 @@ def test_a_local_session_says_how_it_gets_there_and_then_hands_out_each_frame_on
         assert links == ["connecting", "up"]
         assert [frame.seq for frame in frames] == [0, 1, 2, 3]
     assert _wait_until_gone(before) == []
+
+
+def test_a_frame_that_is_sent_twice_is_handed_out_once() -> None:
+    """Whatever way sends it again: its number says that it is the same one."""
+    usual = stand_in()
+    doubled = usual.code.replace(
+        b"seq, due = seq + 1,",
+        b"conf['again'] = again = 1 - conf.get('again', 1); seq, due = seq + again,",
+    )
+    assert doubled != usual.code
+    with watching(Place(), lambda: msgspec.structs.replace(usual, code=doubled)) as watcher:
+        assert [frame.seq for frame in watcher.frames(4)] == [0, 1, 2, 3]
 
 
 def test_after_close_there_is_nothing_more_to_get() -> None:
