@@ -28,6 +28,8 @@ HOOKS_AN_HOUR = 10
 STALE_S = 10.0
 SAMPLES, SAMPLE_EVERY_S = 40, 60.0
 """Of one process: so many at once, then one a minute. A person may ask for any number."""
+LEFT_BEHIND = ("left stopped", "still traces", "since the sample: continue it")
+"""Of what a sample tells, that which a person must hear at once."""
 FOR_SUSPICIONS, FOR_INCIDENTS = 12, 6
 """Samples that the names of threads, and suspicions that came to nothing, leave for later."""
 
@@ -175,8 +177,8 @@ class Actions:
     def arrived(self, sample: StackSample) -> None:
         """A sample came: the same one may be asked for again."""
         asked = self._asked_s.pop((sample.pid, sample.label), None) is not None
-        for one in sample.did:
-            if "left stopped" in one or "still traces" in one:
+        for one in (*sample.did, *(sample.note or "").split("; ")):
+            if any(words in one for words in LEFT_BEHIND):
                 logger.warning("process %d: %s", sample.pid, one)
         if asked and not (sample.error or "").startswith("not taken: "):
             self._note(

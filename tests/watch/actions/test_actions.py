@@ -107,10 +107,14 @@ def test_what_was_done_to_a_process_is_noted_and_one_left_stopped_is_said_aloud(
     actions, _ = build(tmp_path)
     actions.take_stacks(WANT)
     did = ("stopped all its threads for a moment", "WARNING: left stopped, SIGCONT did not help")
-    actions.arrived(StackSample(t=1.0, pid=7, label="A", tool="py-spy", did=did))
+    stopped = "the process is stopped (state T) since the sample: continue it with kill -CONT"
+    sample = StackSample(t=1.0, pid=7, label="A", tool="py-spy", did=did, note=f"x; {stopped}")
+    actions.arrived(sample)
     _, told = until(lambda: len(lines := noted(tmp_path)) == 2 and lines, "two lines")
     assert told["did"] == list(did)
-    assert caplog.messages == ["process 7: WARNING: left stopped, SIGCONT did not help"]
+    assert caplog.messages == [
+        "process 7: WARNING: left stopped, SIGCONT did not help", f"process 7: {stopped}",
+    ]  # fmt: skip
 
 
 def test_the_journal_says_what_was_done_to_which_host_and_what_came_of_it(tmp_path):

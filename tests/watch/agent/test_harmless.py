@@ -191,6 +191,19 @@ def test_a_process_that_a_sample_left_stopped_is_continued_and_that_is_said(prog
     assert state_of(run.pid) in "SR"
 
 
+def test_a_process_that_is_stopped_after_a_sample_that_stops_nothing_is_told(program, tmp_path):
+    """It is not continued: a person may have stopped it meanwhile."""
+    run = program("import time; print('up', flush=True); time.sleep(1000)", stdout=subprocess.PIPE)
+    run.stdout.readline()
+    real = shutil.which("py-spy", path=str(Path(sys.executable).parent))
+    tool = tmp_path / "py-spy"
+    tool.write_text(f'#!/bin/sh\n{real} "$@"\nkill -STOP {run.pid}\n')
+    tool.chmod(0o755)
+    sample = take_stacks("/proc", run.pid, "A", Means(directories=[str(tmp_path)]))
+    assert "is stopped (state T) since the sample: continue it" in sample["note"]
+    assert state_of(run.pid) == "T"
+
+
 def test_a_main_thread_that_waits_for_a_lock_is_sampled_without_running_anything_in_it(program):
     """As `sys.remote_exec` could not: it waits for the main thread to come back to Python."""
     run = program(LOCKED, stdout=subprocess.PIPE)
