@@ -151,6 +151,8 @@ def test_cards_of_a_host_whose_container_has_none_are_not_the_runs():
 
 
 def test_numbers_that_an_old_driver_gives_in_the_hosts_space_are_told_apart():
+    """Finding 12: before they were the caller's they were the host's."""
+
     def by_host_numbers(_: float) -> tuple[GpuSample, ...]:
         used = GpuProcess(pid=71234, memory_bytes=OWN.memory_bytes, pid_space="unknown")
         return (GpuSample(index=0, memory_used_bytes=2**34, processes=(used,)),)

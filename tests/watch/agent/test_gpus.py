@@ -200,6 +200,7 @@ def test_without_a_library_it_says_that_there_is_none(sampler, tmp_path):
 
 
 def test_a_process_number_is_checked_before_it_is_believed(fake_nvml, sampler):
+    """Finding 12: whose numbers a driver gives depends on the driver."""
     fake_nvml.process(0, os.getpid(), 9 << 30)
     fake_nvml.process(0, 4_000_000, 1 << 30)
     processes = sampler(os.getpid()).read()["gpus"][0]["processes"]

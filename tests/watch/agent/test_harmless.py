@@ -127,6 +127,7 @@ def counts(program, tmp_path) -> Iterator[tuple[subprocess.Popen, Callable[[], i
 
 
 def test_a_thread_in_d_neither_delays_the_sample_nor_lets_it_stop_the_others(counts):
+    """Finding 1: py-spy as it is by itself waits for that thread with all others stopped."""
     run, number = counts
     with watching(run.pid) as seen:
         before = number()
@@ -205,7 +206,7 @@ def test_a_process_that_is_stopped_after_a_sample_that_stops_nothing_is_told(pro
 
 
 def test_a_main_thread_that_waits_for_a_lock_is_sampled_without_running_anything_in_it(program):
-    """As `sys.remote_exec` could not: it waits for the main thread to come back to Python."""
+    """Finding 11: `sys.remote_exec` waits for the main thread to come back to Python."""
     run = program(LOCKED, stdout=subprocess.PIPE)
     run.stdout.readline()
     wait_for(lambda: state_of(run.pid) == "S")
@@ -218,7 +219,7 @@ def test_a_main_thread_that_waits_for_a_lock_is_sampled_without_running_anything
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a PID namespace")
 def test_threads_of_another_pid_namespace_keep_their_states_and_get_our_numbers(tmp_path):
-    """py-spy looks from outside and names threads as they are counted inside."""
+    """Finding 2: from outside py-spy calls every thread active and counts as inside."""
     text = (
         "import threading, time\n"
         "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"

@@ -54,6 +54,7 @@ def host_ticks(pid: int) -> int:
 
 
 def test_age_and_cpu_are_right_where_ps_is_absurd(agent: Start, container, inside):
+    """Finding 3: lxcfs and procps make an age of a million years, and no CPU time."""
     ps = container.run(["ps", "-p", str(inside.pid), "-o", "etime=,pcpu="]).stdout.split()
     assert re.fullmatch(r"4410772\d\d-\d\d:\d\d:\d\d", ps[0])
     assert ps[1] == "0.0"
