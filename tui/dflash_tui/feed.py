@@ -159,7 +159,7 @@ class SocketFeed:
     def _decode(self, decoder: msgspec.json.Decoder[Snapshot], line: bytes) -> bool:
         try:
             self._newest = decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             self._lose(f"the watcher sends what this dashboard cannot read: {error}")
             return False
         return True

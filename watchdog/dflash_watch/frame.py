@@ -304,7 +304,7 @@ def parse_record(line: bytes | str) -> Record | CaptureHeader:
     """
     try:
         return _DECODER.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CaptureError(f"not a record: {error}", hint="was the file cut?") from error
 
 
@@ -312,7 +312,7 @@ def kind_not_known(line: bytes | str) -> str | None:
     """The `type` of a record that only a newer version knows; None of anything else."""
     try:
         kind = msgspec.json.decode(line, type=_Kind).type
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return None if kind in _KINDS else kind
 

@@ -97,5 +97,5 @@ def snapshots(link: socket.socket, name: str, stop: threading.Event) -> Iterator
             raise LinkError(f"the watcher {name} sends no line end")
         try:
             yield from map(decoder.decode, lines)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise LinkError(f"the watcher {name} sends what cannot be read: {error}") from error

@@ -150,7 +150,7 @@ def read_card(file: int) -> Card | None:
     """What the file says; None when that is no card."""
     try:
         return msgspec.json.decode(os.pread(file, MOST_BYTES, 0), type=Card)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
 
 

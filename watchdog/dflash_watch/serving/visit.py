@@ -97,7 +97,7 @@ def read_greeting(link: socket.socket, answer_s: float) -> Greeting:
         line += byte
     try:
         return msgspec.json.decode(line, type=Greeting)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise WatchError("what answers there is no dflash-watch", permanent=True) from error
 
 

@@ -41,7 +41,7 @@ def read_word(data: bytes, where: str) -> Word | str:
     """
     try:
         return _DECODER.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         kind = kind_not_known(data)
         if kind is not None:
             return kind
