@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from dflash_watch.agent import proc
 from dflash_watch.agent.memory import read_argv, read_environment
@@ -62,10 +62,6 @@ class Source(NamedTuple):
     def path(self) -> str:
         """The link without the mark of deletion."""
         return self.link[: -len(DELETED)] if self.link.endswith(DELETED) else self.link
-
-    def to_json(self) -> List[Any]:
-        """For a child process."""
-        return list(self)
 
 
 class SourceFinder:

@@ -31,17 +31,11 @@ class Sender:
         self._deflate = zlib.compressobj(6)
         self._waiting = bytearray()
         self._seq = 0
-        self.sent_bytes = 0
 
     @property
     def ready(self) -> bool:
         """Everything sent so far has been taken: a new frame may be built."""
         return not self._waiting
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes that the other side has not taken."""
-        return len(self._waiting)
 
     def send(self, record: Dict[str, Any]) -> None:
         """Queue one record and push what goes.
@@ -71,7 +65,6 @@ class Sender:
                 return
             except OSError as error:
                 raise WireError(f"cannot write: {error}") from error
-            self.sent_bytes += taken
             del self._waiting[:taken]
 
 

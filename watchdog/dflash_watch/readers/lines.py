@@ -72,13 +72,11 @@ class LineSplitter:
 
     Attributes:
         partial: the line being written, printable.
-        in_bar: a carriage return was seen since the last line end.
         newlines: line ends seen so far.
     """
 
     def __init__(self) -> None:
         self.partial = ""
-        self.in_bar = False
         self.newlines = 0
         self._held = ""
         self._skip_to_break = False
@@ -89,7 +87,7 @@ class LineSplitter:
         Args:
             mid_line: what comes next starts inside a line, which is dropped.
         """
-        self.partial, self._held, self.in_bar = "", "", False
+        self.partial, self._held = "", ""
         self._skip_to_break = mid_line
 
     def feed(self, text: str) -> list[Line]:
@@ -116,7 +114,6 @@ class LineSplitter:
             lines.append(Line(self.partial.rstrip(), ended=ends))
         self._skip_to_break = False
         self.partial = ""
-        self.in_bar = not ends
         self.newlines += ends
 
 

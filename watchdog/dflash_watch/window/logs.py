@@ -81,7 +81,6 @@ class LogTrack:
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
     rewritten: str | None = None
     """The line a progress bar stands at, not ended yet."""
-    rewrite_since_t: float | None = None
     grown_t: float | None = None
     """When it last grew, as the watched host's clock has it."""
     growths: deque[tuple[float, int, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -146,9 +145,9 @@ class LogTrack:
         if isinstance(fact, f.LineSeen):
             self.lines.append(fact.text)
             self.num_lines = fact.line
-            self.rewritten = self.rewrite_since_t = None
+            self.rewritten = None
         elif isinstance(fact, f.RewriteSeen):
-            self.rewritten, self.rewrite_since_t = fact.text, fact.since_t
+            self.rewritten = fact.text
 
 
 class Logs:
@@ -167,7 +166,6 @@ class Logs:
         """When the newest line about a rank's collectives was written."""
         self.done: f.DoneSeen | None = None
         self.phase: f.PhaseSeen | None = None
-        self.repeat: f.RepeatSeen | None = None
         self._stepped: deque[tuple[str, int]] = deque(maxlen=KEPT)
         """(log, line) of the newest steps."""
 
@@ -213,8 +211,6 @@ class Logs:
                 self.done = fact
             case f.PhaseSeen():
                 self.phase = fact if fact.edge == "begin" else None
-            case f.RepeatSeen():
-                self.repeat = fact
             case f.StepSeen(phase="training") if not self._trails(fact):
                 self.done = None
                 self.phase = None
