@@ -50,6 +50,11 @@ def test_a_child_answers_and_keeps_its_own_state(make):
     assert counted == []
 
 
+def test_one_look_that_waits_gets_a_large_answer_whole(make):
+    child = make(lambda _request: {"text": "x" * 3_000_000}, 60.0)
+    assert len(answer_of(child, {})["text"]) == 3_000_000
+
+
 def test_large_answers_come_whole(make):
     child = make(lambda _request: {"text": "x" * 3_000_000})
     assert child.ask({}, 0.0)

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import struct
+import time
 from typing import Any, Dict, List, Optional
 
 from dflash_watch.agent import proc
@@ -97,22 +98,13 @@ class Child:
         if self._process is None or self._asked_s is None:
             self._reap(now_s)
             return None
-        answers, ended = self._process.answers, False
-        if wait_s > 0:
-            select.select([answers], [], [], wait_s)
-        try:
-            while True:
-                part = os.read(answers, 1 << 20)
-                if not part:
-                    ended = True
-                    break
-                self._buffer += part
-        except BlockingIOError:
-            pass
-        if (
-            len(self._buffer) < 4
-            or len(self._buffer) < 4 + struct.unpack("<I", self._buffer[:4])[0]
-        ):
+        ended, end_s = False, time.monotonic() + wait_s
+        while not ended and not self._is_whole() and (left_s := end_s - time.monotonic()) > 0:
+            # A long answer comes in pieces, of what a pipe holds.
+            select.select([self._process.answers], [], [], left_s)
+            ended = self._take_pieces(self._process.answers)
+        ended = ended or self._take_pieces(self._process.answers)
+        if not self._is_whole():
             self._reap(now_s) if ended else self._watch(now_s)
             return None
         size = struct.unpack("<I", self._buffer[:4])[0]
@@ -121,6 +113,21 @@ class Child:
         self._asked_s, self._answered_once, self._problem = None, True, None
         self._silent_since_s, self._pause_s, self._killed = None, FIRST_PAUSE_S, False
         return answer
+
+    def _take_pieces(self, answers: int) -> bool:
+        """Keep what has come; True when the child's end of the pipe is closed."""
+        try:
+            while True:
+                piece = os.read(answers, 1 << 20)
+                if not piece:
+                    return True
+                self._buffer += piece
+        except BlockingIOError:
+            return False
+
+    def _is_whole(self) -> bool:
+        size = len(self._buffer)
+        return size >= 4 and size >= 4 + int(struct.unpack("<I", self._buffer[:4])[0])
 
     def gap(self, now_s: float) -> Optional[Dict[str, Any]]:
         """Why there is no answer, as `reason` and `since_s`; None while all is well."""
