@@ -63,9 +63,9 @@ class CaptureWriter:
             )
         self._raw = raw
         self._file: BinaryIO | gzip.GzipFile
-        self._file = gzip.GzipFile(fileobj=raw, mode="ab", mtime=0) if packed else raw
         header = CaptureHeader(schema=SCHEMA, t=t, options=options, version=version)
         try:
+            self._file = gzip.GzipFile(fileobj=raw, mode="ab", mtime=0) if packed else raw
             if is_torn:
                 self._file.write(b"\n")
             self._put(render_record(header))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import resource
 import stat
 from pathlib import Path
 
@@ -141,6 +142,16 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_is_refused_at_the_start_in_one_line() -> None:
     with pytest.raises(UsageError, match="cannot be written: No space left"):
         CaptureWriter(Path("/dev/full"), OPTIONS, 0.0)
+
+
+def test_a_packed_file_that_takes_not_a_byte_is_refused_the_same_way(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(UsageError, match="cannot be written: File too large"):
+            CaptureWriter(tmp_path / "a.gz", OPTIONS, 0.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_no_character_that_a_terminal_obeys_is_in_the_file_and_none_is_lost(
