@@ -84,7 +84,7 @@ def test_a_lost_server_is_said_with_its_name_and_come_back_to() -> None:
         theirs.close()
         assert wait_until(lambda: feed.latest().verdict is Verdict.BLIND)
         assert feed.latest().next == (
-            "start night again; this dashboard comes back to it by itself",
+            "start watcher night again (dflash-watch serve): this dashboard comes back",
         )
         assert " served " not in screen(feed.latest())[0]
         again.sendall(line(served()))

@@ -72,7 +72,8 @@ def blinded(snapshot: Snapshot | None, reason: str, wall_s: float) -> Snapshot:
 def _way_back(snapshot: Snapshot) -> str:
     if snapshot.serving is None:
         return "start the watcher again"
-    return f"start {snapshot.serving.name} again; this dashboard comes back to it by itself"
+    name = snapshot.serving.name
+    return f"start watcher {name} again (dflash-watch serve): this dashboard comes back"
 
 
 class SocketFeed:

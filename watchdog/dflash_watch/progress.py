@@ -203,6 +203,8 @@ class Progress:
             self.last_step_t, self.source = t, source
             if not self.pace or t - self.pace[-1][0] >= 5.0:
                 self.pace.append((t, step))
+            elif t == self.pace[-1][0]:  # lines that were there already are all read at once
+                self.pace[-1] = (t, step)
             self.step = step
             self.steps.take(t, step)
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from dflash_watch.bundle import IncidentWriter
 from dflash_watch.cli import main
+from dflash_watch.commands.incidents import journal_row
 from dflash_watch.commands.replay import find_capture
 from dflash_watch.model import RunOptions
 from dflash_watch.playbooks import load_playbooks
@@ -38,6 +39,12 @@ def test_the_list_has_a_line_each_newest_first(kept, capfd):
     first, second = capfd.readouterr().out.splitlines()
     assert first.split() == ["20261130T080000Z", "stalled", "worker-died", "target-3", "demo"]
     assert second.startswith("20261129T141210Z")
+
+
+def test_a_run_called_as_its_place_is_named_once():
+    told = {"t": 1.0, "host": "box", "run": "box", "action": "hook", "outcome": "exit 0"}
+    assert journal_row(told).startswith("1970-01-01 00:00:01  box                  hook: exit 0")
+    assert "box a " in journal_row(told | {"run": "a"})
 
 
 def test_the_list_as_json_has_the_path_and_the_verdict(kept, capfd):
@@ -104,6 +111,7 @@ def test_a_report_names_its_own_folder_in_its_steps(tmp_path):
 
 
 def test_a_folder_without_incidents_says_so(tmp_path, capfd):
+    (tmp_path / "nothing").mkdir()
     assert run(tmp_path / "nothing") == 0
     assert capfd.readouterr().out == f"no incidents in {tmp_path / 'nothing'}\n"
 
@@ -157,7 +165,7 @@ def test_a_journal_that_is_no_file_is_one_line_and_not_waited_for(tmp_path, capf
 
 
 def test_a_journal_that_is_not_there_is_said(tmp_path, capfd):
-    assert run(tmp_path / "none", "--journal") == 0
+    assert run(tmp_path, "--journal") == 0
     assert capfd.readouterr().out.startswith("nothing noted in ")
-    assert run(tmp_path / "none", "last", "--journal") == 64
+    assert run(tmp_path, "last", "--journal") == 64
     assert "leave out SHOW" in capfd.readouterr().err

@@ -109,6 +109,19 @@ def test_a_container_name_carries_no_shell_and_no_option(text):
         values.parse_entry("--ct", text)
 
 
+def test_a_proxmox_container_has_a_number_and_another_way_is_named():
+    assert values.parse_entry("--ct", "200") == "200"
+    with pytest.raises(UsageError, match="--exec 'lxc-attach -n train --'"):
+        values.parse_entry("--ct", "train")
+    with pytest.raises(UsageError, match=r"write \[NAMESPACE/\]POD"):
+        values.parse_entry("--kubectl", "a/b/c/d")
+
+
+def test_dashes_alone_make_no_option_alike():
+    assert values.did_you_mean("--once", ["--docker", "--host"]) is None
+    assert values.did_you_mean("--hots", ["--docker", "--host"]) == "did you mean --host?"
+
+
 def test_a_pod_may_name_its_namespace():
     assert values.parse_entry("--kubectl", "train/worker-0") == "train/worker-0"
 

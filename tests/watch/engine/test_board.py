@@ -107,6 +107,19 @@ def test_step_total_age_and_time_left():
     assert board.phase == "training"
 
 
+@pytest.mark.parametrize("before", [0, 900])
+def test_time_left_is_not_taken_from_steps_that_were_in_the_log_already(before):
+    run = Timeline(is_ours=False, log_mode="silent")
+    run.hello()
+    for step in range(1, before + 1):
+        run.say(f"step {step}/10000 loss 2.0 1000 tok/s\n")
+    for step in range(before + 1, before + 61):
+        run.say(f"step {step}/10000 loss 2.0 1000 tok/s\n")
+        run.go(1)
+    assert run.last.board.step == before + 60
+    assert abs(run.last.board.eta_s - (10000 - before - 60)) < 500
+
+
 def test_a_phase_shows_its_budget():
     run = Timeline.training(20)
     run.event("phase", name="evaluating", edge="begin", budget_s=90.0)

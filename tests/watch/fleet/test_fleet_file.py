@@ -63,7 +63,9 @@ def test_paths_of_this_machine_are_seen_from_the_file(tmp_path):
 
 def test_the_example_of_the_page_is_understood(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "fleet.md").read_text()
-    first, second = read(tmp_path, page.split("```")[1])
+    (tmp_path / "notify.sh").touch()
+    text = page.split("```")[1].replace("/etc/dflash-watch", str(tmp_path))
+    first, second = read(tmp_path, text)
     assert (first.name, second.name) == ("qwen3-4b", "glm")
     assert second.request.place == Place(host="10.1.2.7", entry="docker", entry_arg="train")
 
@@ -83,6 +85,8 @@ WRONG = {
     RUN + "host = 'a b'\n": "fleet.toml: run 1 'a': host: 'a b' is not a host; write HOST",
     RUN + "every-s = 0\n": "fleet.toml: run 1 'a': every-s: ",
     RUN + "ct = 1\ndocker = 'x'\n": "fleet.toml: run 1 'a': docker: not allowed with ct; see",
+    RUN
+    + "on-stall = 'sh no-such.sh'\n": "run 1 'a': on-stall: no file no-such.sh for sh; write its",
     RUN + "on-stall = 'no-such-program'\n": "fleet.toml: run 1 'a': on-stall: no program",
     RUN + "[[run]]\nname = 'a'\npid = 7\n": "fleet.toml: run 2 'a': name: 'a' is taken",
     RUN + "[[run]]\nname = 'b'\n": "fleet.toml: run 2 'b': the same run as 'a'",

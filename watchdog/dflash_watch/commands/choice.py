@@ -11,6 +11,7 @@ from dflash_watch.commands.values import (
     parse_host,
     parse_pattern,
     parse_pid,
+    parse_ssh_config,
 )
 from dflash_watch.place import Place, TargetChoice
 
@@ -31,7 +32,7 @@ def build_place(given: Namespace) -> Place:
         entry=entry,
         entry_arg=entry_arg,
         exec_prefix=() if given.exec is None else parse_command("--exec", given.exec),
-        ssh_config=given.ssh_config,
+        ssh_config=parse_ssh_config(given.ssh_config),
         accept_new_host_keys=given.accept_new_host_key,
     )
 

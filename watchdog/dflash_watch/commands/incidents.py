@@ -30,6 +30,8 @@ def run(given: Namespace, _context: Context) -> int:
     folder = incidents_dir(given.incidents)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--incidents: {folder} is no folder", hint="check the path")
+    if given.incidents is not None and not folder.exists():
+        raise UsageError(f"--incidents: {folder} is not there", hint="check the path")
     if given.journal:
         if given.show is not None:
             raise UsageError("--journal: there is one for all incidents", hint="leave out SHOW")
@@ -76,7 +78,7 @@ def journal_of(path: Path) -> Iterator[dict[str, Any]]:
 
 def journal_row(entry: Mapping[str, Any]) -> str:
     """One line of the journal for people."""
-    where = " ".join(str(entry[key]) for key in ("host", "run") if key in entry)
+    where = " ".join(dict.fromkeys(str(entry[key]) for key in ("host", "run") if key in entry))
     told = " ".join(
         f"{key}={_short(value, HASH_LIMIT if key == 'sha256' else VALUE_LIMIT)}"
         for key, value in entry.items()

@@ -6,6 +6,7 @@ Pure; imports no msgspec, so that `--help` stays fast.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 from collections.abc import Iterable
@@ -20,8 +21,9 @@ _MULTIPLES = {"": 1.0, "k": 1e3, "m": 1e6}
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """`did you mean X?` for the nearest known word, or None."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else None
+    bare = {one.lstrip("-"): one for one in known}  # dashes alone make nothing alike
+    near = difflib.get_close_matches(word.lstrip("-"), list(bare), n=1, cutoff=0.65)
+    return f"did you mean {bare[near[0]]}?" if near else None
 
 
 def parse_host(text: str) -> tuple[str | None, str, int | None]:
@@ -172,7 +174,31 @@ def parse_entry(option: str, text: str) -> str:
     parts = text.split("/") if option == "--kubectl" else [text]
     if not all(_NAME.fullmatch(part) for part in parts):
         raise UsageError(f"{option}: '{text}' is not the name of a container")
+    if option == "--ct" and not (text.isascii() and text.isdigit()):
+        raise UsageError(
+            f"--ct: '{text}' is not the number of a container",
+            hint=f"see `pct list`; one with a name: --exec 'lxc-attach -n {text} --'",
+        )
+    if len(parts) > 3:
+        raise UsageError(f"{option}: '{text}'", hint="write [NAMESPACE/]POD[/CONTAINER]")
     return text
+
+
+def parse_ssh_config(path: str | None) -> str | None:
+    """A file that is there to be read; `none` is none, as for `ssh -F`.
+
+    Raises:
+        UsageError: it cannot be read, and why.
+    """
+    if path is not None and path != "none":
+        try:
+            with open(os.path.expanduser(path), "rb"):  # noqa: PTH111, PTH123 - pathlib loads slowly
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"--ssh-config: {path}: {error.strerror}", hint="check the path"
+            ) from None
+    return path
 
 
 def parse_command(option: str, text: str) -> tuple[str, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import re
 import shutil
 import socket
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dflash_watch.commands.attach import show
 from dflash_watch.commands.context import Context, stop_on_signals, tell
@@ -146,6 +148,14 @@ def is_refused(live: Live) -> bool:
     return live.link is not None and live.link.state == "closed" and live.frames == 0
 
 
+def script_of(argv: Sequence[str]) -> str | None:
+    """The file that an interpreter is told to run: `notify.sh` of `sh notify.sh`."""
+    program = argv[0].rpartition("/")[2]
+    if len(argv) < 2 or not re.fullmatch(r"(ba|da|z|k)?sh|python[\d.]*|perl", program):
+        return None
+    return None if argv[1].startswith("-") else argv[1]
+
+
 def build_hook(given: Namespace, environment: Mapping[str, str]) -> Hook | None:
     """The command of `--on-stall`.
 
@@ -159,4 +169,8 @@ def build_hook(given: Namespace, environment: Mapping[str, str]) -> Hook | None:
     if shutil.which(argv[0]) is None:
         hint = "is it on PATH, and executable? for a shell line write \"sh -c '...'\""
         raise UsageError(f"--on-stall: no program {argv[0]} on this machine", hint=hint)
+    script = script_of(argv)
+    if script is not None and not os.path.isfile(script):  # noqa: PTH113 - no pathlib needed here
+        hint = f"write its whole path; it was looked for in {os.getcwd()}"  # noqa: PTH109
+        raise UsageError(f"--on-stall: no file {script} for {argv[0]}", hint=hint)
     return Hook(argv=argv, limit_s=limit_s, environment=environment)
