@@ -73,7 +73,7 @@ bench: install
 MINUTES ?= 10
 fuzz: install
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train,dev,fuzz]'
-	@nice -n 10 $(BIN)/python tests/fuzz/fuzz.py $(PARSER) --minutes $(MINUTES)
+	@nice -n 10 $(BIN)/python tests/fuzz/campaign.py $(PARSER) --minutes $(MINUTES)
 
 # A long watch of a small run: memory, descriptors, threads; SECONDS as long as you like
 SECONDS ?= 3600

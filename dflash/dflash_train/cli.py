@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dflash_train.commands import COMMANDS
 from dflash_train.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, DflashError, UsageError
+from dflash_train.output import finish
 
 if TYPE_CHECKING:
     from dflash_train.config import Config
@@ -88,7 +89,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, and turn every ending into an exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    code = _ended(list(sys.argv[1:] if arguments is None else arguments))
+    finish()
+    return code
+
+
+def _ended(words: list[str]) -> int:
     try:
         if words[:1] and words[0] in COMMANDS:
             return _run_command(words)
@@ -104,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     if stuck:
         sys.stderr.write(f"dflash-train: left without waiting for {', '.join(stuck)}\n")
-        sys.stdout.flush()
+        finish()
         sys.stderr.flush()
         os._exit(code)
     return code
@@ -151,7 +157,7 @@ def _run(given: argparse.Namespace, words: list[str]) -> tuple[int, tuple[str, .
     )
     result = execute(request)
     if place.size > 1 and result.code not in (EXIT_DONE, EXIT_STOPPED):
-        sys.stdout.flush()
+        finish()
         sys.stderr.flush()
         os._exit(result.code)  # an orderly end would wait for processes that have gone
     # to its launcher an exit other than 0 is a failure; launch.py reads how the run ended

@@ -18,8 +18,20 @@ def put(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # What is left in its buffer would fail once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget()
         raise DflashError(
             f"standard output: {error.strerror}; what was printed is not whole"
         ) from error
+
+
+def finish() -> None:
+    """Standard output's last lines go out; that its reader has gone is no failure of a run."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget()
+
+
+def _forget() -> None:
+    """What is left in its buffer would fail once more when Python ends, with exit code 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

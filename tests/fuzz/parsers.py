@@ -1,8 +1,8 @@
 """What reads bytes of strangers, each as a function of bytes: a name, its seeds, what it may raise.
 
 A parser returns, or raises the one error that its docstring promises; that error is caught here, so
-whatever leaves a function of this table is a finding. Used by `fuzz.py` (long, coverage-guided) and
-`test_corpus.py` (everything that was ever kept, in seconds).
+whatever leaves a function of this table is a finding. Used by `campaign.py` (long, guided by
+coverage) and `test_corpus.py` (everything that was ever kept, in seconds).
 """
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from tui.terminals import Tmux, environment
 
 COMMAND = [sys.executable, "-m", "dflash_tui", "--scene", "stalled"]
+DEMO = [sys.executable, "-m", "dflash_watch.cli", "--demo"]
 ALTERNATE_OFF = b"\x1b[?1049l"
 CURSOR_ON = b"\x1b[?25h"
 
@@ -106,7 +108,7 @@ def test_colours_follow_what_the_terminal_says(tmux, colorterm: str, wanted: str
 class Pty:
     """The dashboard on a pseudo-terminal that this test reads, or does not."""
 
-    def __init__(self, *, ignores_hangup: bool = False) -> None:
+    def __init__(self, *, ignores_hangup: bool = False, command: Sequence[str] = COMMAND) -> None:
         self.master, side = pty.openpty()
         fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         self.before = termios.tcgetattr(side)
@@ -119,7 +121,7 @@ class Pty:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
-            COMMAND,
+            command,
             stdin=side,
             stdout=side,
             stderr=side,
@@ -188,6 +190,15 @@ def test_a_terminal_that_stops_reading_does_not_keep_it_from_ending(on_pty) -> N
 def test_a_terminal_that_is_gone_ends_it(on_pty, ignores_hangup: bool) -> None:
     terminal = on_pty(ignores_hangup=ignores_hangup)
     terminal.read_until(b"STALLED")
+    os.close(terminal.side)
+    os.close(terminal.master)
+    terminal.side = terminal.master = -1
+    assert terminal.process.wait(timeout=90) == 128 + signal.SIGHUP
+
+
+def test_the_command_says_the_signal_too_though_its_output_went_with_the_terminal(on_pty) -> None:
+    terminal = on_pty(command=DEMO)
+    terminal.read_until(b"help")
     os.close(terminal.side)
     os.close(terminal.master)
     terminal.side = terminal.master = -1

@@ -1,4 +1,4 @@
-"""Long, coverage-guided fuzzing: `python tests/fuzz/fuzz.py [PARSER ...] --minutes 10`.
+"""Long, coverage-guided fuzzing: `python tests/fuzz/campaign.py [PARSER ...] --minutes 10`.
 
 Each parser gets so many minutes of CPU time (not of wall time: the machine may be busy) in a child,
 with libFuzzer behind atheris. An input that raises what is not documented, takes longer than
@@ -120,7 +120,7 @@ def merge(name: str, work: Path) -> int:
 def child(name: str, words: list[str]) -> tuple[int, str, int]:
     """Exit code, the end of what was said, and how many inputs were tried."""
     done = subprocess.run(
-        [sys.executable, str(HERE / "fuzz.py"), "--child", name, *words],
+        [sys.executable, str(HERE / "campaign.py"), "--child", name, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
