@@ -22,7 +22,7 @@ ON_A_HOST = {
     for one in given(PAGES)
     if "10.1.2.6 --ct 200" in one.line
 }
-SHORT = ("dflash-watch check", "dflash-watch dump")
+SHORT = ("dflash-watch check", "dflash-watch dump", "dflash-watch rights")
 
 
 class Typed:
