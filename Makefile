@@ -52,8 +52,8 @@ lint: install
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/codespell README.md CHANGELOG.md docs playbooks
 
 unit: install
-	@echo "== tests without sshd and containers, two at a time"
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/e2e --ignore=tests/bench
+	@echo "== tests without sshd and containers, three at a time as many wait"
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --ignore=tests/e2e --ignore=tests/bench
 
 e2e: install
 	@echo "== tests on a real sshd, a real LXC container and real faults, three at a time as they mostly wait (skipped with a reason where they cannot run)"

@@ -60,7 +60,7 @@ def test_it_shows_whose_guest_it_is_loses_the_server_finds_it_again_and_leaves(p
         server.kill()
         server.wait(timeout=90)
         screen = terminal.shows("BLIND", "the watcher process has ended")
-        assert "start pid-" in screen
+        assert "start watcher pid-" in screen
         server = serve(start, run)
         terminal.shows("RUNNING", " served ")
         os.kill(run.pid, signal.SIGSTOP)
