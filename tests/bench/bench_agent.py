@@ -27,7 +27,7 @@ sys.path[:0] = [
 ]
 
 from fake_nvml import FakeNvml  # noqa: E402 - runs without an install
-from watch.agent.driving import AgentProcess  # noqa: E402
+from watch.agent.driving import AgentProcess  # noqa: E402 - the path comes first
 
 RUNS = {"plain": (1, 100), "large": (16, 1000), "crowd": (1, 5000)}
 """Processes, and threads in all of them together."""

@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = [str(ROOT / name) for name in ("tests", "watchdog", "dflash", "tui")]
 sys.path[:0] = FOLDERS
 
-import psutil  # noqa: E402
+import psutil  # noqa: E402 - the path comes first
 from dflash_watch.drills.fake_nvml import FakeNvml  # noqa: E402 - the path comes first
-from e2e.places import sshd as server  # noqa: E402
+from e2e.places import sshd as server  # noqa: E402 - the path comes first
 from e2e.places.sshd import Sshd  # noqa: E402 - runs without an install
 
 TARGETS = {"core_percent": 20.0, "pss_mb": 150.0, "latest_frame_s": 2.0}

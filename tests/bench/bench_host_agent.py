@@ -21,10 +21,10 @@ sys.path[:0] = [
 ]
 
 from bench_agent import family, pss_bytes  # noqa: E402 - runs without an install
-from dflash_watch.agent import proc  # noqa: E402
-from e2e.places.bench import proxmox  # noqa: E402
-from e2e.places.container import Container, Spawned  # noqa: E402
-from watch.agent.driving import AgentProcess  # noqa: E402
+from dflash_watch.agent import proc  # noqa: E402 - the path comes first
+from e2e.places.bench import proxmox  # noqa: E402 - the path comes first
+from e2e.places.container import Container, Spawned  # noqa: E402 - the path comes first
+from watch.agent.driving import AgentProcess  # noqa: E402 - the path comes first
 
 CORE_PERCENT, PSS_MB = 1.0, 30.0
 

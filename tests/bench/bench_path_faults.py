@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("dflash", "watchdog", "tui", "tests")]
 
 from e2e.paths.faults import APART, FAULTS  # noqa: E402  the path comes first
-from e2e.paths.ground import Fault, Ground, Row, Tape, check_counted_once, endure, settle  # noqa: E402
-from e2e.places.bench import proxmox  # noqa: E402
-from e2e.watched import Watched  # noqa: E402
+from e2e.paths.ground import Fault, Ground, Row, Tape, check_counted_once, endure, settle  # noqa: E402 - the path comes first
+from e2e.places.bench import proxmox  # noqa: E402 - the path comes first
+from e2e.watched import Watched  # noqa: E402 - the path comes first
 
 TARGET_S = 10.0
 

@@ -25,11 +25,11 @@ HERE = Path(__file__).parents[2]
 sys.path[:0] = [str(HERE / name) for name in ("watchdog", "dflash")]
 
 import msgspec  # noqa: E402 - runs without an install
-import pynvml  # noqa: E402
-from dflash_watch.agent.nvml import Sampler  # noqa: E402
-from dflash_watch.agent.nvmlevents import XID_EVENT  # noqa: E402
-from dflash_watch.frame import GpuSample  # noqa: E402
-from dflash_watch.window.gpus import GpuTrack  # noqa: E402
+import pynvml  # noqa: E402 - the path comes first
+from dflash_watch.agent.nvml import Sampler  # noqa: E402 - the path comes first
+from dflash_watch.agent.nvmlevents import XID_EVENT  # noqa: E402 - the path comes first
+from dflash_watch.frame import GpuSample  # noqa: E402 - the path comes first
+from dflash_watch.window.gpus import GpuTrack  # noqa: E402 - the path comes first
 
 PRIVATE = ("uuid", "pci")
 STARTS_S = 12.0

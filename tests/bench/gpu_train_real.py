@@ -29,10 +29,10 @@ PATHS = [str(HERE / name) for name in ("dflash", "watchdog", "tests")]
 sys.path[:0] = PATHS
 
 import torch  # noqa: E402 - runs without an install
-from dflash_train.gated_delta import bound_kernels  # noqa: E402
-from dflash_train.targets import FeatureTarget  # noqa: E402
-from train.little_targets import save_tokenizer  # noqa: E402
-from transformers import (  # noqa: E402
+from dflash_train.gated_delta import bound_kernels  # noqa: E402 - the path comes first
+from dflash_train.targets import FeatureTarget  # noqa: E402 - the path comes first
+from train.little_targets import save_tokenizer  # noqa: E402 - the path comes first
+from transformers import (  # noqa: E402 - the path comes first
     AutoModelForCausalLM,
     Qwen3_5ForCausalLM,
     Qwen3_5TextConfig,

@@ -6,6 +6,7 @@ from dflash_watch.engine import Engine
 from dflash_watch.limits import LearnedLimits
 from dflash_watch.model import IncidentStage, Verdict
 from dflash_watch.remembered import Remembered
+from scenarios.endings import failed_in_our_trainer
 from scenarios.timeline import Timeline, playbooks
 
 
@@ -106,15 +107,7 @@ def test_what_was_known_of_another_run_is_dropped():
 
 
 def test_a_crash_that_was_kept_is_the_same_crash_when_its_run_is_gone():
-    run = Timeline.training()
-    run.event("worker-failed", worker="target-1", role="target", exception="RuntimeError",
-              message="boom", traceback="Traceback\nRuntimeError: boom")  # fmt: skip
-    run.freeze()
-    run.go(2)
-    run.event("exit", code=1, reason="failed", message="target-1 failed")
-    run.go(1)
-    run.process = "gone"
-    run.go(10)
+    run = failed_in_our_trainer()
     key = run.last.incident.key
     another_watcher(run)
     run.go(20)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from dflash_watch.engine import Engine
 from dflash_watch.frame import ThreadSample, Tick
+from scenarios.endings import failed_in_our_trainer
 from scenarios.timeline import LOG, PID, Timeline, playbooks
 
 WITHIN_S = 20.0
@@ -45,15 +46,7 @@ def test_a_lock_cycle_names_both_drafters_and_both_owners():
 
 
 def test_a_worker_that_fails_in_our_trainer_is_a_crash_with_its_name():
-    run = Timeline.training()
-    run.event("worker-failed", worker="target-1", role="target", exception="RuntimeError",
-              message="boom", traceback="Traceback\nRuntimeError: boom")  # fmt: skip
-    run.freeze()
-    run.go(2)
-    run.event("exit", code=1, reason="failed", message="target-1 failed")
-    run.go(1)
-    run.process = "gone"
-    run.go(10)
+    run = failed_in_our_trainer()
     assert (run.last.verdict, run.last.failure) == ("crashed", "worker-died")
     assert run.last.subject == "target-1"
     assert len(run.incidents()) == 1

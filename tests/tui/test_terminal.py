@@ -129,6 +129,11 @@ class Pty:
             preexec_fn=begin,  # noqa: PLW1509 - no thread runs here; a terminal must be taken over
         )
 
+    def hang_up(self) -> None:
+        os.close(self.side)
+        os.close(self.master)
+        self.side = self.master = -1
+
     def read_until(self, text: bytes, timeout_s: float = 90.0) -> bytes:
         got, deadline = b"", time.monotonic() + timeout_s
         while text not in got:
@@ -190,18 +195,14 @@ def test_a_terminal_that_stops_reading_does_not_keep_it_from_ending(on_pty) -> N
 def test_a_terminal_that_is_gone_ends_it(on_pty, ignores_hangup: bool) -> None:
     terminal = on_pty(ignores_hangup=ignores_hangup)
     terminal.read_until(b"STALLED")
-    os.close(terminal.side)
-    os.close(terminal.master)
-    terminal.side = terminal.master = -1
+    terminal.hang_up()
     assert terminal.process.wait(timeout=90) == 128 + signal.SIGHUP
 
 
 def test_the_command_says_the_signal_too_though_its_output_went_with_the_terminal(on_pty) -> None:
     terminal = on_pty(command=DEMO)
     terminal.read_until(b"help")
-    os.close(terminal.side)
-    os.close(terminal.master)
-    terminal.side = terminal.master = -1
+    terminal.hang_up()
     assert terminal.process.wait(timeout=90) == 128 + signal.SIGHUP
 
 
